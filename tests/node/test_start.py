@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+
+import pytest
 
 from migrator.controller.index import ControllerIndex
 from migrator.log.metadata_log import MetadataLog
 from migrator.node.core import NodeCore
+from migrator.node.metadata import MetadataRuntime
+from migrator.node.node import run_node
 from migrator.node.status_source import NodeStatusSource
+from migrator.node.stop_reason import StopReason
+from migrator.parts.processes import port_is_open
 from migrator.raft.messages import VoteRequest
 from migrator.raft.states import Role
+from migrator.records import batch
 from migrator.records import metadata as rec
+from migrator.records.codec import decode_at
 from tests.node.support.cluster import CLUSTER_ID, FOLLOWS, STEADY, Cluster, until
 from tests.node.test_far_behind import fill, history
+from tests.node.test_own_state import Own
+from tests.patience import PATIENCE_SECONDS
 
 SMALL = 20
 FETCHES = 4
@@ -56,6 +67,34 @@ async def test_a_controller_that_loads_votes_and_fetches_and_does_not_lead(tmp_p
         for node_id in list(cluster.nodes):
             await cluster.stop(node_id)
     assert cluster.failures == []
+
+
+async def test_a_controller_listens_before_a_record_of_its_log_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, held, decoded, advance = Own(tmp_path, 1), True, 0, MetadataRuntime._advance
+    fill(own.settings, history(SMALL))
+    failure, ready = StopReason(), asyncio.Event()
+
+    def counted(buffer: bytes, start: int, end: int) -> tuple[rec.MetadataRecord, int]:
+        nonlocal decoded
+        decoded += 1
+        return decode_at(buffer, start, end)
+
+    monkeypatch.setattr(batch, "decode_at", counted)
+    monkeypatch.setattr(MetadataRuntime, "_advance", lambda self, turn: held or advance(self, turn))
+    run = asyncio.create_task(run_node(own.settings, failure, when_ready=ready.set))
+    try:
+        await until(lambda: port_is_open(own.port), "it listens")
+        assert decoded <= 1, "one record is in bootstrap.checkpoint"
+        assert not ready.is_set()
+        held = False
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await ready.wait()
+        assert decoded > SMALL
+    finally:
+        failure.stop.set()
+        await run
 
 
 async def test_a_sole_voter_leads_once_it_has_loaded(tmp_path: Path) -> None:
