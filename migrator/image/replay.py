@@ -43,9 +43,13 @@ def replay_snapshot(offset: int, epoch: int, batches: Iterable[Batch]) -> Iterat
     source = iter(batches)
     first = next(source, None)
     whole = chain(() if first is None else (first,), source)
-    records = (record for batch in whole if not batch.header.is_control for record in batch.sized_records())
     timestamp_ms = -1 if first is None else _append_time(first)
-    yield from load_snapshot(records, Provenance(offset - 1, epoch, timestamp_ms))
+    yield from load_snapshot(sized_records(whole), Provenance(offset - 1, epoch, timestamp_ms))
+
+
+def sized_records(batches: Iterable[Batch]) -> Iterator[tuple[MetadataRecord, int]]:
+    """The metadata records of all batches, each with its number of bytes; errors as in `replay`."""
+    return (record for batch in batches if not batch.header.is_control for record in batch.sized_records())
 
 
 def snapshot_image(offset: int, epoch: int, batches: Iterable[Batch]) -> MetadataImage:

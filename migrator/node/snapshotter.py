@@ -15,11 +15,10 @@ from pathlib import Path
 
 from migrator.clock import monotonic_seconds, wall_ms
 from migrator.config.settings import Settings
-from migrator.errors import InvariantViolation
-from migrator.image.digest import MODULUS, digest_steps
 from migrator.image.model import MetadataImage
+from migrator.image.read_back import read_back
 from migrator.image.release import release
-from migrator.image.replay import replay_snapshot
+from migrator.image.replay import sized_records
 from migrator.log.errors import StorageError
 from migrator.log.image_snapshot import write_snapshot
 from migrator.log.retention import HELD_BACK, Retention
@@ -108,17 +107,7 @@ class Snapshotter:
         return snapshot_id
 
     async def _read_back(self, image: MetadataImage, path: Path) -> None:
-        read, difference = list[MetadataImage](), 0
-        end_offset, epoch = image.provenance.offset + 1, image.provenance.epoch
-        async for step in in_turns(replay_snapshot(end_offset, epoch, iter_snapshot(path)), SHARE):
-            if step is not None:
-                read = [step]
-        del step
-        async for part in in_turns(digest_steps(image, *read), SHARE):
-            difference += part
-        if difference % MODULUS:
-            raise InvariantViolation(f"the snapshot at offset {end_offset} does not hold the image that it is of")
-        async for _ in in_turns(release(read), SHARE):
+        async for _ in in_turns(read_back(image, sized_records(iter_snapshot(path))), SHARE):
             pass
 
     async def _clean(self) -> None:

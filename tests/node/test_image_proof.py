@@ -319,7 +319,7 @@ async def test_a_snapshot_that_does_not_hold_its_image_is_taken_away_again(
         monkeypatch.setattr(
             "migrator.log.image_snapshot.snapshot_steps", lambda image: (*snapshot_steps(image), surplus)
         )
-        monkeypatch.setattr("migrator.node.snapshotter.release", _stopped)
+        monkeypatch.setattr("migrator.image.read_back.release", _stopped)
         with pytest.raises(InvariantViolation, match=reason):
             await snapshotter.write(node.images.published)
         assert not node.log.store.ids()
@@ -343,7 +343,7 @@ async def test_a_snapshot_has_no_final_name_until_it_was_read_back(
 
     async with nodes(tmp_path, -1) as (node,):
         await node.take(HISTORY)
-        monkeypatch.setattr("migrator.node.snapshotter.digest_steps", ended)
+        monkeypatch.setattr("migrator.node.snapshotter.read_back", ended)
         with pytest.raises((asyncio.CancelledError, StorageError)):
             await Snapshotter(cluster.settings(1), node.storage, node.images).write(node.images.published)
         assert [path.name.endswith(PART_SUFFIX) for path in seen] == [True]
