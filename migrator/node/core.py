@@ -308,6 +308,7 @@ class NodeCore:
     def start(self) -> None:
         """Begin to take part in the quorum, after `boot`."""
         self._supervisor.keep(SNAPSHOTS, self.snapshotter.run)
+        self._supervisor.keep(SNAPSHOTS, self.snapshotter.keep_clean)
         self._supervisor.keep(BALLOT, self._ballot.keep_asking)
         self._supervisor.keep(IMAGE_PROOF, self.image_proof.run)
         self._supervisor.keep(IMAGE_COMPARISON, self.image_comparison.run)

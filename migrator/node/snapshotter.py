@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from migrator.clock import monotonic_seconds, wall_ms
+from migrator.clock import wall_ms
 from migrator.config.settings import Settings
 from migrator.image.model import MetadataImage
 from migrator.image.read_back import read_back
@@ -59,18 +59,21 @@ class Snapshotter:
         self._appended_bytes += size
 
     async def run(self) -> None:
-        """Run until cancelled.
-
-        :raises StorageError: the disk fails in a way that makes the log unusable.
-        """
-        clean_at = 0.0
+        """Make snapshots until cancelled."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             if self._is_due():
                 await self._try_snapshot()
-            if monotonic_seconds() >= clean_at:
-                clean_at = monotonic_seconds() + CLEAN_SECONDS
-                await self._clean()
+
+    async def keep_clean(self) -> None:
+        """Remove what is older than the retention until cancelled, also while a snapshot is made, which takes minutes.
+
+        :raises StorageError: the disk fails in a way that makes the log unusable.
+        """
+        await asyncio.sleep(CHECK_SECONDS)
+        while True:
+            await self._clean()
+            await asyncio.sleep(CLEAN_SECONDS)
 
     def _is_due(self) -> bool:
         if self._appended_bytes >= self._max_bytes:

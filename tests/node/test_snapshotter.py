@@ -74,6 +74,29 @@ async def test_the_log_is_kept_for_who_needs_it(tmp_path: Path, caplog: pytest.L
         assert len(asked) == 3, "nobody is asked when nothing would go"
 
 
+async def test_the_log_is_cleaned_while_a_snapshot_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, cleaned = asyncio.Event(), 0
+    clean = node_snapshotter.Snapshotter._clean
+
+    async def never_written(*_: object) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def counted(self: node_snapshotter.Snapshotter) -> None:
+        nonlocal cleaned
+        await clean(self)
+        cleaned += 1
+
+    for name, replacement in (("write", never_written), ("_is_due", lambda _: True), ("_clean", counted)):
+        monkeypatch.setattr(node_snapshotter.Snapshotter, name, replacement)
+    for name in ("CHECK_SECONDS", "CLEAN_SECONDS"):
+        monkeypatch.setattr(node_snapshotter, name, 0.001)
+    async with running(tmp_path, 1):
+        await until(begun.is_set, "a snapshot is begun")
+        cleaned = 0
+        await until(lambda: cleaned > 1, "the log is cleaned twice")
+
+
 async def test_old_snapshots_go_one_in_each_turn(tmp_path: Path) -> None:
     async with running(tmp_path, 1, **{"metadata.max.retention.ms": "1"}) as cluster:
         leader = await cluster.leader()
