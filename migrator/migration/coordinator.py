@@ -17,9 +17,9 @@ from migrator.migration.machine.volatile_state import DriverStatus, Identity
 from migrator.migration.translate.touched import touched, touched_at_most
 from migrator.migration.write_behind import messages
 from migrator.migration.write_behind.comparison import are_too_many
-from migrator.migration.write_behind.core import LIMITS, Derive, WriteBehind
+from migrator.migration.write_behind.core import LIMITS, WriteBehind
 from migrator.migration.write_behind.lag import Backlog
-from migrator.migration.write_behind.multis import Limits
+from migrator.migration.write_behind.multis import Derive, Limits
 from migrator.migration.write_behind.recent import RecentChanges
 from migrator.raft.messages import EpochOffset
 from migrator.records.metadata import ZkMigrationState

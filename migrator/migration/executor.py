@@ -410,9 +410,8 @@ class MigrationExecutor:
                             self.feed(messages.ReconcileWrites(message.writes, number=effect.ticket.number))
                             await self._writes.until_room(QUEUED_WRITES_MAX)
                         elif not isinstance(message, Decoded | CopyBatch | CopyEnd):
-                            return messages.ReconcileWrites(
-                                (), last=True, held=message.held, number=effect.ticket.number
-                            )
+                            number, held, behind = effect.ticket.number, message.held, message.behind
+                            return messages.ReconcileWrites((), last=True, held=held, number=number, behind=behind)
             except MigratorError as error:
                 return ev.ReconcileFailed(effect.ticket, str(error))
             return ev.ReconcileFailed(effect.ticket, "the worker ended without a result")

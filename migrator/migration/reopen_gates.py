@@ -79,9 +79,9 @@ def reopen_gates(facts: ReopenFacts) -> tuple[Gate, ...]:
         Gate(
             "groups",
             open=True,
-            what="no controller knows the types of groups. Consumers of groups of the types 'consumer' and 'share' stop "
-            "when brokers run in ZooKeeper mode; committed offsets stay. Look for them with 'kafka-consumer-groups.sh "
-            "--list --type consumer'",
+            what="no controller knows the types of groups. Consumers of groups of the types 'consumer' and 'share' "
+            "stop when brokers run in ZooKeeper mode; committed offsets stay. Look for them with "
+            "'kafka-consumer-groups.sh --list --type consumer'",
         ),
     )
 

@@ -188,6 +188,7 @@ class WriteExecutor:
     def _read_again(self, effect: messages.ReadAgain) -> None:
         async def work() -> AnyEvent:
             target = self._target(effect.image)
+            target.behind = None if effect.raises else {}
             try:
                 writes = await self._background.blocking(lambda: self._compared(target, effect.entities))
             except MigratorError as error:

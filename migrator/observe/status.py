@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import StrEnum
 
+from migrator.observe.durations import duration
 from migrator.observe.names import number_ranges
 from migrator.values import value
 
@@ -131,14 +132,27 @@ UNKNOWN_LAG = -1
 
 @value
 class WriteBehindStatus:
-    """``lag_records``: `UNKNOWN_LAG` while it is unknown which changes the earlier leader has not written. ``lag_ms``:
-    how long the oldest record has waited, without the time in which a comparison made progress. ``blocked_ms``: how
-    long writes have waited for ZooKeeper in total."""
+    """``lag_records``: `UNKNOWN_LAG` while it is unknown which changes the earlier leader has not written. ``lag_ms``: how
+    long the oldest record has waited, without the time in which a comparison made progress. ``blocked_ms``: how long
+    writes have waited for ZooKeeper in total. ``versions_missing``: how many sets of partition states are still to be
+    made, which only raise their versions; ``versions_seconds``: about how long they take. -1: not known yet."""
 
     lag_records: int
     lag_ms: int
     blocked_ms: int
     written_offset: int
+    versions_missing: int = 0
+    versions_seconds: int = 0
+
+
+def versions_said(behind: WriteBehindStatus) -> str:
+    """That versions of partition states are not raised yet, and how long that takes; "" when all are."""
+    if behind.versions_missing == UNKNOWN_LAG:
+        return "how many versions of partition states are to be raised is not known yet"
+    if not behind.versions_missing:
+        return ""
+    about = f", about {duration(behind.versions_seconds * 1000)}" if behind.versions_seconds != UNKNOWN_LAG else ""
+    return f"versions of partition states are being raised: {behind.versions_missing:,} sets are left{about}"
 
 
 @value

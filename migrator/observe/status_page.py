@@ -28,6 +28,7 @@ from migrator.observe.status import (
     Status,
     VoterStatus,
     silent_voters,
+    versions_said,
 )
 from migrator.values import value
 
@@ -176,6 +177,8 @@ def _headline(answers: Answers) -> Iterable[str]:
     if behind is not None:
         is_away = any(it.who == "ZooKeeper" and not it.warning for it in status.problems)
         yield _behind(behind.lag_records, behind.lag_ms, behind.blocked_ms, is_away=is_away)
+        if behind.versions_missing > 0:
+            yield versions_said(behind)
     if status.claim is not None:
         yield f"/controller is ours, controller epoch {status.claim.controller_epoch}"
 

@@ -230,7 +230,8 @@ class MigrationSeen:
     ``keeps_up``: the leader was seen to write committed changes to ZooKeeper and to the brokers in ZooKeeper mode; a
     leader of Kafka's may be some seconds late. ``images``: which controllers have the same metadata as the leader, by
     its own status. ``behind_ms``: how long the oldest record that is not in ZooKeeper has waited; -1 unknown.
-    ``reopened``: when and why the migration was reopened after its end; "" if it was not."""
+    ``reopened``: when and why the migration was reopened after its end; "" if it was not. ``versions``: that versions
+    of partition states are not raised yet, as the leader's status says."""
 
     state: str = ""
     write_behind_lag: int = -1
@@ -241,6 +242,7 @@ class MigrationSeen:
     images: ImagesStatus | None = None
     behind_ms: int = -1
     reopened: str = ""
+    versions: str = ""
 
 
 @value
@@ -342,6 +344,7 @@ class GateKind(Enum):
     MIGRATION_STATE = "every controller is in this state of the migration"
     NOT_FINISHED = "the migration is not finished"
     WRITE_BEHIND_IDLE = "ZooKeeper has everything that the quorum has committed"
+    VERSIONS_RAISED = "every partition state in ZooKeeper has the version that brokers know"
     LEADER_KEEPS_UP = "in dual-write, the leader writes to ZooKeeper, and is at most some seconds behind"
     BOTH_WRITTEN = "in dual-write, ZooKeeper is in reach and gets every change"
     IMAGES_AGREE = "no controller is known to have other metadata than the leader"

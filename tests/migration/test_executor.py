@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from migrator.clock import monotonic_ms
 from migrator.controller.rollout_lock import lock_text, move_lock
 from migrator.controller.way_back import close, closed
 from migrator.migration.copying.reading import CopyEnd
@@ -21,19 +24,24 @@ from migrator.migration.copying.worker import (
     Task,
     ignore,
 )
+from migrator.migration.executor import News
 from migrator.migration.machine import events as ev
+from migrator.migration.machine.effects import JournalTransition
 from migrator.migration.machine.guards import MarkEvidence
 from migrator.migration.machine.states import State
 from migrator.migration.machine.volatile_state import STALL_MS
 from migrator.migration.translate.reconcile import reconcile
 from migrator.migration.translate.target import Target
+from migrator.migration.write_behind.multis import Limits
 from migrator.observe.status import Force
 from migrator.records.metadata import (
     ConfigRecord,
     MigrationReopening,
+    PartitionChangeRecord,
     RemoveUserScramCredentialRecord,
     ZkMigrationState,
 )
+from migrator.zookeeper.ops import MultiOutcome, Op
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
 from migrator.zookeeper.znodes.configs import encode_config
@@ -214,6 +222,49 @@ async def test_a_write_of_a_takeover_whose_answer_was_lost_is_not_foreign(rig: R
     assert rig.foreign_writes() == ()
 
 
+async def test_versions_are_raised_behind_dual_write_and_a_leader_that_dies_leaves_the_rest_to_the_next_one(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each change of a partition raises its epoch, and nobody wrote to ZooKeeper meanwhile. One set brings the content,
+    the others only the version."""
+    rig.lead()
+    await rig.until_state(State.DUAL_WRITING)
+    await rig.executor.close()
+    rig.controller.executor = None
+    (topic,) = rig.controller.image.topics.by_id.values()
+    rig.controller.write([PartitionChangeRecord(0, topic.topic_id, leader=1)] * 40)
+    epoch = rig.controller.image.topics.by_id[topic.topic_id].partitions[0].partition_epoch
+    state, submit, told, begun = paths.partition_state("t", 0), rig.zookeeper.submit, rig.told, dict[State, int]()
+
+    def version() -> int:
+        return rig.model.dump_versions()[state]
+
+    def notes(effect: News) -> None:
+        if isinstance(effect, JournalTransition):
+            begun[effect.after] = version()
+        told(effect)
+
+    def dies(ops: Sequence[Op]) -> Future[MultiOutcome]:
+        return Future() if version() > epoch // 2 else submit(ops)
+
+    monkeypatch.setattr(rig, "told", notes)
+    monkeypatch.setattr(rig.zookeeper, "submit", dies)
+    rig.options = replace(rig.options, limits=Limits(max_ops=7))
+    before = version()
+    rig.new_process().lead(ev.BecameLeader(EPOCH + 1, ZkMigrationState.MIGRATION, enabled=True))
+    await rig.until(lambda: version() > epoch // 2)
+    assert begun[State.DUAL_WRITING] == before + 1
+    write_behind = rig.executor.coordinator.write_behind
+    assert epoch - version() <= write_behind.versions_missing(monotonic_ms()).sets < 40
+    assert write_behind.drained
+    await rig.executor.close()
+    monkeypatch.setattr(rig.zookeeper, "submit", submit)
+    rig.new_process().lead(ev.BecameLeader(EPOCH + 2, ZkMigrationState.MIGRATION, enabled=True))
+    await rig.until(rig.equal)
+    await rig.until(lambda: rig.executor.coordinator.write_behind.versions_missing(monotonic_ms()).sets == 0)
+    assert version() == epoch
+
+
 async def test_the_end_is_written_once_everybody_agrees(rig: Rig) -> None:
     rig.lead(ZkMigrationState.MIGRATION, enabled=False)
     await rig.until_state(State.FINISHED)
@@ -234,7 +285,9 @@ async def test_a_finished_migration_is_reopened_when_the_log_has_dropped_the_bat
     assert (name is not None) is is_named
     rig.executor.lead(ev.BecameLeader(EPOCH + 1, ZkMigrationState.MIGRATION, enabled=False))
     await rig.until_state(State.FINISHED)
-    rig.controller.write([ConfigRecord(2, "t", "cleanup.policy", "compact")])
+    (topic,) = rig.controller.image.topics.by_id
+    moves = [PartitionChangeRecord(0, topic, leader=1)] * 20
+    rig.controller.write([ConfigRecord(2, "t", "cleanup.policy", "compact"), *moves])
     before = rig.controller.image
     rig.controller.write([*close(rig.controller.image, "CHG-45").records, *move_lock(before, "", "mine").records])
     assert not rig.equal()
@@ -250,7 +303,7 @@ async def test_a_finished_migration_is_reopened_when_the_log_has_dropped_the_bat
         shown = rig.executor.coordinator.status(0).situation.overridable
         rig.executor.feed(ev.OperatorForce(Force.RECLAIM, overrides=frozenset(shown)))
     await rig.until_state(State.DUAL_WRITING)
-    assert rig.equal()
+    await rig.until(rig.equal)
     features, mark = rig.controller.image.features, rig.zookeeper.view().migration
     assert (features.zk_migration_state, features.migration_reopening) == (ZkMigrationState.MIGRATION, None)
     assert closed(rig.controller.image) == lock_text(rig.controller.image) == ""

@@ -118,6 +118,7 @@ FINISHING = Gate(GateKind.FINISHING)
 UNENDED = Gate(GateKind.NOT_FINISHED)
 WRITTEN = Gate(GateKind.WRITE_BEHIND_IDLE)
 KEEPS_UP = Gate(GateKind.LEADER_KEEPS_UP)
+RAISED = Gate(GateKind.VERSIONS_RAISED)
 BOTH = Gate(GateKind.BOTH_WRITTEN)
 ALONE = Gate(GateKind.NO_FOREIGN_WRITES)
 AGREE = Gate(GateKind.IMAGES_AGREE)
@@ -272,6 +273,8 @@ CASES: list[tuple[Gate, Observation, str]] = [
     (KEEPS_UP, in_state(PublicState.DUAL_WRITE), "the leader was not yet seen to write"),
     (KEEPS_UP, in_state(PublicState.DUAL_WRITE, problems=("9 deletes: to be allowed",)), "and waits: 9 deletes: to be"),
     (KEEPS_UP, in_state(PublicState.MIGRATION_INELIGIBLE), OPEN),
+    (RAISED, GOOD, OPEN),
+    (RAISED, replace(GOOD, migration=MigrationSeen("DualWrite", 0, versions="5 sets are left")), "5 sets are left"),
     (BOTH, written(), OPEN),
     (BOTH, written(lag=500, behind_ms=9_000), OPEN),  # a leader under load is always some records behind
     (BOTH, written(lag=500, behind_ms=14_000), "is 500 records behind the log, and the oldest has waited for 14 s"),

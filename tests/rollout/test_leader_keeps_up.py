@@ -124,6 +124,23 @@ def test_who_falls_behind_more_and_more_does_not_keep_up() -> None:
     assert not [seen for seen in found[20:] if is_open(KEEPS_UP, seen)]
 
 
+def test_versions_are_waited_for_before_the_controllers_stop_and_not_before_a_broker(tmp_path: Path) -> None:
+    """Behind the last controller nobody rules until 'migrator rollback' has raised the rest."""
+    operator = operator_at(tmp_path, "migrator", StopAt(step="kraft/broker-2"))
+    observe, left = operator.cluster.observe, "versions are being raised: 5 sets are left"
+
+    async def behind(*, partitions: bool = True) -> Observation:
+        seen = await observe(partitions=partitions)
+        return replace(seen, migration=seen.migration and replace(seen.migration, versions=left))
+
+    operator.cluster.observe = behind  # type: ignore[method-assign]
+    with pytest.raises(GateTimeoutError, match=left) as waited:
+        operator.rollback()
+    assert waited.value.where == "drain"
+    left = ""
+    assert operator.rollback() is Ending.COMPLETE
+
+
 def operator_at(tmp_path: Path, kind: str, until: StopAt) -> Operator:
     (tmp_path / "state").mkdir()
     operator = Operator(ModelCluster(model_inventory(kind=kind, handover=False)), tmp_path / "state")

@@ -189,7 +189,7 @@ def test_the_files_of_migration_mode_are_looked_at_before_the_migration_is_reope
     files["broker-2", "/etc/b2.properties"] += line
     is_complete(operator)
     operator.reopens = True
-    with pytest.raises(OperatorError, match=r"not reopened.* broker-2 .*super.users differ .* in User:admin, User:other"):
+    with pytest.raises(OperatorError, match=r"not reopened.* broker-2 .*super.users differ .*User:admin, User:other"):
         operator.rollback()
     assert operator.cluster.state == FINISHED
     files["broker-2", "/etc/b2.properties"] = files["broker-2", "/etc/b2.properties"].replace(line, b"")

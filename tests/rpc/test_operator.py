@@ -72,7 +72,7 @@ def a_status(epoch: int) -> Status:
             BrokerStatus(2, BrokerState.RUNNING, 6, in_zookeeper_mode=True, silent_ms=9_500, graced=True),
         ),
         problems=(Problem("broker 1", "is fenced", "Wait", warning=True),),
-        write_behind=WriteBehindStatus(4, 20, 0, 8),
+        write_behind=WriteBehindStatus(4, 20, 0, 8, 9, 10),
         claim=ClaimStatus(7, 8, 9),
         metadata_version="3.9-IV0",
         recent_events=EVENTS[:1],

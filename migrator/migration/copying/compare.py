@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from hashlib import sha256
 
@@ -34,27 +34,32 @@ class WriteChunk:
 
 @value
 class ReconcileEnd:
-    """The last message. ``held``: the removals that were left out; ``spellings`` as in `WriteChunk`."""
+    """The last message. ``held``: the removals that were left out; ``spellings`` as in `WriteChunk`; ``behind`` as in
+    `Target`."""
 
     held: HeldDeletes | None
     spellings: Spellings = field(default_factory=dict)
+    behind: Mapping[str, int] = field(default_factory=dict)
 
 
 def compare(
     zookeeper: ZkSource, target: Target, max_deletes: int, allowed: str = ""
 ) -> Iterator[WriteChunk | ReconcileEnd]:
-    """Yield the differences. Removals come last, once it is known that there are not too many of them.
+    """Yield the differences. Removals come last, once it is known that there are not too many of them. A version of a
+    partition state alone is no difference (`ReconcileEnd`).
 
     :param allowed: the digest of the removals that an operator has allowed: these are yielded, however many there are.
     """
     removals = _Removals(max_deletes, allowed)
+    behind: dict[str, int] = {}
+    target.behind = behind
     for chunk in _chunks(removals.taken_out_of(reconcile(zookeeper, target))):
         yield WriteChunk(chunk, target.take_spellings())
     held = removals.held()
     if held is None:
         for chunk in _chunks(removals.writes):
             yield WriteChunk(chunk, target.take_spellings())
-    yield ReconcileEnd(held, target.take_spellings())
+    yield ReconcileEnd(held, target.take_spellings(), behind)
 
 
 class _Removals:

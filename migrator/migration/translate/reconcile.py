@@ -19,7 +19,6 @@ from migrator.migration.translate.target import (
     config_notice,
     producer_ids_block,
     same_client_config,
-    state_sets,
 )
 from migrator.migration.translate.to_ops import (
     acl_entries,
@@ -219,8 +218,10 @@ class _Topic:
             )
         except ZnodeError:
             same = False
-        sets = max(lag, 0 if same else 1)
-        return state_sets(znode.path, self._target.partition_state(partition), sets) if sets > 0 else ()
+        if same and lag <= 0:
+            return ()
+        data = self._target.partition_state(partition)
+        return self._target.raising(self._name, znode.path, data, lag, least=0 if same else 1)
 
     def _extra(self) -> list[Op]:
         """Deletes partitions that the image does not have."""

@@ -15,6 +15,7 @@ from migrator.image.model import (
     TopicImage,
 )
 from migrator.migration.translate import names
+from migrator.migration.translate.entity import EntityKind, entity_name
 from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
 from migrator.records.metadata import ConfigResourceType, ScramMechanism
 from migrator.zookeeper.ops import Create, Op, SetData
@@ -51,6 +52,8 @@ class Target:
         safe: a ZooKeeper controller refuses partitions whose epoch is above ``/controller_epoch`` (KAFKA-20488).
     :param report: called with what ZooKeeper cannot hold.
     :param spellings: the spellings that the last comparison of ZooKeeper saw; a comparison updates them.
+    :param behind: receives, by the name of a topic's entity, how many sets its partition states still need to reach
+        their partition epochs, where these sets are to be made later. None: they are made at once.
     """
 
     def __init__(
@@ -61,17 +64,31 @@ class Target:
         controller_epoch: int,
         report: Report = ignore,
         spellings: Spellings | None = None,
+        behind: dict[str, int] | None = None,
     ) -> None:
         self.image = image
         self.passwords = passwords
         self.controller_epoch = controller_epoch
         self.report = report
         self.spellings: Spellings = {} if spellings is None else spellings
+        self.behind = behind
 
     def take_spellings(self) -> Spellings:
         """The spellings that were seen since the last call."""
         seen, self.spellings = self.spellings, {}
         return seen
+
+    def raising(self, topic: str, path: str, data: bytes, sets: int, *, least: int = 0) -> tuple[Op, ...]:
+        """The sets of a state znode that are made now.
+
+        :param sets: how many raise its version to the partition epoch.
+        :param least: how many its content needs.
+        """
+        if self.behind is not None and sets > least:
+            entity = entity_name(EntityKind.TOPIC, topic)
+            self.behind[entity] = self.behind.get(entity, 0) + sets - least
+            sets = least
+        return state_sets(path, data, max(sets, least))
 
     def partition_state(self, partition: PartitionRegistration) -> bytes:
         """The data of a state znode."""

@@ -80,7 +80,7 @@ def create_state(topic: str, number: int, partition: PartitionRegistration, targ
     """Like `create_partition`, where the partition's znode exists."""
     path, data = paths.partition_state(topic, number), target.partition_state(partition)
     yield Create(path, data)
-    yield from state_sets(path, data, partition.partition_epoch)
+    yield from target.raising(topic, path, data, partition.partition_epoch)
 
 
 def _delete_topic(topic: TopicImage) -> Iterator[Op]:

@@ -15,9 +15,9 @@ ending so is set aside (`set_aside`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 
-from migrator.image.changes import join_changes, merge_steps
+from migrator.image.changes import join_changes
 from migrator.image.model import Changes, ImageDelta, MetadataImage
 from migrator.migration.machine.guards import reached
 from migrator.migration.machine.progress import Phase, Working
@@ -48,9 +48,10 @@ from migrator.migration.write_behind.messages import (
     WriteEffect,
     WriteEvent,
 )
-from migrator.migration.write_behind.multis import GUARDS, EntityBatch, Flight, Limits, pack
+from migrator.migration.write_behind.multis import GUARDS, Derive, EntityBatch, Flight, Limits, derived, pack
 from migrator.migration.write_behind.resends import LOSSES_MAX, Losses
 from migrator.migration.write_behind.set_aside import TooLarge
+from migrator.migration.write_behind.versions import Versions, VersionsMissing
 from migrator.raft.messages import EpochOffset
 from migrator.zookeeper.leadership import Claim, CrcAt
 from migrator.zookeeper.ops import (
@@ -70,10 +71,6 @@ CHECKPOINT_INTERVAL_MS = 1_000
 MAX_REPAIRS = 3
 """How often an entity is read again within one batch before the whole of ZooKeeper is compared instead."""
 LIMITS = Limits()
-
-Derive = Callable[[MetadataImage, MetadataImage, Changes], Iterator[EntityWrite | None]]
-"""Yields the operations that lead ZooKeeper from the first image to the second, deletions first; None where a turn of
-the event loop is over."""
 
 
 class WriteBehind:
@@ -99,6 +96,9 @@ class WriteBehind:
         """Whether ZooKeeper equals an image, so that changes can be derived from it."""
         self._comparison: Comparison | None = None
         """The comparison of all of ZooKeeper that runs beside the writes."""
+        self._versions = Versions()
+        self._raised = False
+        """Whether the last batch raised versions, so that changes come next."""
         self._checkpoint: EntityBatch | None = None
         self._batch: EntityBatch | None = None
         self._rests = False
@@ -169,8 +169,14 @@ class WriteBehind:
 
     @property
     def drained(self) -> bool:
-        """Whether nothing is under way, and ZooKeeper is known to hold everything except what is set aside."""
-        return self._backlog.is_empty and self._flight is None
+        """Whether no change is under way, and ZooKeeper is known to hold everything except what is set aside. Versions
+        of partition states may be missing: the next leader finds them."""
+        raises = self._flight_batch is not None and self._flight_batch.raises
+        return self._backlog.is_empty and (self._flight is None or raises)
+
+    def versions_missing(self, now_ms: int) -> VersionsMissing:
+        """How far versions of partition states are below their partition epochs. Known once `compared`."""
+        return self._versions.missing(now_ms)
 
     # Events
 
@@ -256,7 +262,7 @@ class WriteBehind:
     def _begin(self, batch: EntityBatch, image: MetadataImage) -> None:
         """Begin the first batch under a claim, or after the write-behind stopped."""
         self._stopped, self._rests = "", False
-        self._batch = batch
+        self._batch, self._versions = batch, Versions()
         self._written = self._newest = image
         self._changes = []
         self._backlog.taken()
@@ -265,6 +271,8 @@ class WriteBehind:
         """Take findings of the comparison. They may come from changes since it began, so they are read again at its
         end."""
         differs = comparison.heard(event)
+        if event.number == comparison.number:
+            self._versions.found(event.behind)
         return self._stop(fenced=False, reason=differs) if differs else []
 
     def _push(self, event: ReconcileWrites) -> None:
@@ -273,6 +281,7 @@ class WriteBehind:
             return
         batch.queue.extend(self._sifted(event.writes))
         batch.complete, batch.held = event.last, event.held
+        self._versions.found(event.behind)
 
     def _sifted(self, writes: Iterable[EntityWrite]) -> list[EntityWrite]:
         return [sifted for write in writes if (sifted := self._too_large.sift(write)) is not None]
@@ -289,8 +298,8 @@ class WriteBehind:
             return self._send_next(self._checkpoint)
         if self._batch is None and self._comparison is not None and self._comparison.ended:
             return self._conclude(self._comparison, now_ms)
-        wake = self._next_batch(now_ms) if self._batch is None and self._in_sync else []
-        return wake if self._batch is None or self._rests else self._go_on(self._batch, now_ms)
+        wake = self._next(now_ms) if self._batch is None and self._in_sync else []
+        return wake if self._batch is None or self._rests else [*wake, *self._go_on(self._batch, now_ms)]
 
     def _go_on(self, batch: EntityBatch, now_ms: int) -> list[WriteEffect]:
         """Go on with the batch under way."""
@@ -313,9 +322,19 @@ class WriteBehind:
         if are_too_many(self._written, comparison.doubts):
             return self._stop(fenced=False, reason=TOO_MANY)
         if comparison.doubts:
-            return [ReadAgain(self._ask(), tuple(sorted(comparison.doubts)), self._written)]
+            return [ReadAgain(self._ask(), tuple(sorted(comparison.doubts)), self._written, raises=False)]
         self._comparison = None
         return [Reconciled(0, None), *self._advance(now_ms)]
+
+    def _next(self, now_ms: int) -> list[WriteEffect]:
+        """Make the next batch: changes, and in turns with them versions of partition states, once all is compared."""
+        raises = bool(self._versions) and self._comparison is None
+        wake = [] if raises and not self._raised else self._next_batch(now_ms)
+        self._raised = raises and self._batch is None
+        if self._raised:
+            unread = self._versions.begin(now_ms)
+            self._batch = EntityBatch(at_of(self._written), self._written, unread=unread, raises=True)
+        return wake
 
     def _next_batch(self, now_ms: int) -> list[WriteEffect]:
         """Make one batch of everything that waits. A batch that only moves the mark is made no more often than
@@ -326,17 +345,11 @@ class WriteBehind:
         if not waits and now_ms < self._next_checkpoint_ms:
             return [WakeAt(self._next_checkpoint_ms)]
         self._next_checkpoint_ms = now_ms + CHECKPOINT_INTERVAL_MS
-        source = self._derived(self._written, self._newest, self._changes) if waits else None
+        source = derived(self._derive, self._written, self._newest, self._changes) if waits else None
         self._batch = EntityBatch(at_of(self._newest), self._newest, source)
         self._written, self._changes = self._newest, []
         self._backlog.taken()
         return []
-
-    def _derived(
-        self, before: MetadataImage, after: MetadataImage, parts: Sequence[Changes]
-    ) -> Iterator[EntityWrite | None]:
-        changes = yield from merge_steps(parts)
-        yield from self._derive(before, after, changes)
 
     def _send_next(self, batch: EntityBatch) -> list[WriteEffect]:
         claim, mark = self._claim, self._mark
@@ -407,6 +420,9 @@ class WriteBehind:
 
     def _end(self, batch: EntityBatch) -> list[WriteEffect]:
         self._batch = None
+        if batch.raises:
+            self._versions.ended()
+            return [Advanced(self.reached)]
         if batch.reconcile:
             self._in_sync = batch.held is None
             if self._in_sync:

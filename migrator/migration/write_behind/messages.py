@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
+
 from migrator.image.model import ImageDelta, MetadataImage
 from migrator.migration.translate.entity import EntityWrite
 from migrator.raft.messages import EpochOffset
@@ -62,12 +65,14 @@ class Resumed:
 @value
 class ReconcileWrites:
     """Differences that a worker has found. ``last``: no more follow. ``held``: the deletes that were left out; with
-    them, ZooKeeper does not equal the image."""
+    them, ZooKeeper does not equal the image. ``behind``: with the last one, how many sets the states of a topic still
+    need to reach their partition epochs, by the name of its entity (`Versions`)."""
 
     writes: tuple[EntityWrite, ...]
     last: bool = False
     held: HeldDeletes | None = None
     number: int = 0
+    behind: Mapping[str, int] = field(default_factory=dict)
 
 
 @value
@@ -152,11 +157,13 @@ class ReadMark:
 
 @value
 class ReadAgain:
-    """Read these entities and compare them with this image: `Repaired`."""
+    """Read these entities and compare them with this image: `Repaired`. ``raises``: also where only the version of a
+    partition state is missing."""
 
     number: int
     entities: tuple[str, ...]
     image: MetadataImage
+    raises: bool = True
 
 
 @value

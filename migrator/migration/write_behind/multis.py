@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from migrator.image.model import MetadataImage
+from migrator.image.changes import merge_steps
+from migrator.image.model import Changes, MetadataImage
 from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.write_behind.messages import HeldDeletes
 from migrator.raft.messages import EpochOffset
@@ -19,6 +20,10 @@ from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
 
 GUARDS = 2
 """Each multi starts with a check of /controller_epoch and a set of /migration."""
+
+Derive = Callable[[MetadataImage, MetadataImage, Changes], Iterator[EntityWrite | None]]
+"""Yields the operations that lead ZooKeeper from the first image to the second, deletions first; None where a turn of
+the event loop is over."""
 
 Sift = Callable[[EntityWrite], EntityWrite | None]
 """Returns the part of an entity that can be written; None for nothing."""
@@ -82,7 +87,8 @@ class Flight:
 @dataclass(slots=True)
 class EntityBatch:
     """Entities that lead to one offset. Without a ``source`` they are pushed, until ``complete``. ``unread``: the
-    entities that have to be read before their writes are known."""
+    entities that have to be read before their writes are known. ``raises``: only versions of partition states are
+    missing (`Versions`)."""
 
     target: EpochOffset
     image: MetadataImage | None = None
@@ -91,6 +97,7 @@ class EntityBatch:
     unread: tuple[str, ...] = ()
     complete: bool = True
     reconcile: bool = False
+    raises: bool = False
     held: HeldDeletes | None = None
     number: int = 0
     """The number of the comparison that pushes."""
@@ -120,6 +127,14 @@ class EntityBatch:
     def exhausted(self) -> bool:
         """Whether no more entities follow those in the queue."""
         return self.source is None and self.complete and not self.unread
+
+
+def derived(
+    derive: Derive, before: MetadataImage, after: MetadataImage, parts: Sequence[Changes]
+) -> Iterator[EntityWrite | None]:
+    """The operations of changes that are still in parts."""
+    changes = yield from merge_steps(parts)
+    yield from derive(before, after, changes)
 
 
 def pack(

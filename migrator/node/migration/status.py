@@ -37,6 +37,7 @@ from migrator.observe.status import (
     VerdictAnswer,
     VerdictReport,
     WriteBehindStatus,
+    versions_said,
 )
 from migrator.observe.write_times import WriteTimes
 from migrator.records.metadata import MigrationHold, ZkMigrationState
@@ -168,7 +169,11 @@ class MigrationInsight:
             return None
         records = UNKNOWN_LAG if lag.records is None else lag.records
         reached = self._write_behind.reached.offset
-        return WriteBehindStatus(records, lag.age_ms, self._gate.blocked_ms, reached)
+        missing, seconds = self._write_behind.versions_missing(monotonic_ms()), UNKNOWN_LAG
+        if missing.seconds is not None and self.compared:
+            seconds = missing.seconds
+        sets = missing.sets if self.compared else UNKNOWN_LAG
+        return WriteBehindStatus(records, lag.age_ms, self._gate.blocked_ms, reached, sets, seconds)
 
     @property
     def compared(self) -> bool:
@@ -377,6 +382,7 @@ def rollback_gates(view: MigrationInsight, image: MetadataImage) -> tuple[Gate, 
             "Restart them in ZooKeeper mode with the migration enabled",
         ),
         _written_gate(view, image),
+        _versions_gate(view),
         Gate(
             "sizes",
             not view.set_aside,
@@ -412,6 +418,18 @@ def _written_gate(view: MigrationInsight, image: MetadataImage) -> Gate:
             remedy=f"Set {FLAG}=true and zookeeper.connect on the controllers, restart them, and wait for DualWrite",
         )
     return _lag_gate(view)
+
+
+def _versions_gate(view: MigrationInsight) -> Gate:
+    """A ZooKeeper controller sends the versions as partition epochs, and brokers skip older ones (ADR 60)."""
+    behind = view.write_behind_status()
+    said = "" if behind is None else versions_said(behind)
+    return Gate(
+        "versions",
+        not said,
+        said or "every partition state has the version that brokers know",
+        "Wait; the leader raises them. 'migrator rollback' raises what is left, while the cluster has no controller",
+    )
 
 
 def _lag_gate(view: MigrationInsight) -> Gate:

@@ -102,8 +102,6 @@ class JobActs:
         elif job is Job.UNREGISTER:
             await self._unregister(node, seen)
         else:
-            if job is Job.REOPEN:
-                await self._refuse_files_of_brokers(node, seen)
             details |= await self._command(step, job, self._runner(job, node, seen), seen)
         if job is Job.FORMAT:  # the operator may have corrected it since it was written: the node starts with this file
             details |= {"node": node.name, "file": await digest_of(self._parts.executor, node)}
@@ -268,6 +266,8 @@ class JobActs:
             )
         if job is Job.VERIFY:
             node = await self._with_zookeeper(node, self._run.progress.rollout)
+        if job is Job.REOPEN:
+            await self._refuse_files_of_brokers(node, seen)
         words = jobs.command_of(job, node, self._parts.inventory, seen.cluster_id, self._run.progress.release_version)
         self._parts.tell(f"{step.name}: {job.value} on {node.host}")
         seconds = self._parts.inventory.times.command

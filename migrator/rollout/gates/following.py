@@ -36,6 +36,13 @@ def write_behind_idle(gate: Gate, seen: Observation) -> Found:
         yield Shut("ZooKeeper", f"is {number_of(lag, 'record')} behind the log", SEE_STATUS)
 
 
+def versions_raised(_: Gate, seen: Observation) -> Found:
+    """Before a ZooKeeper controller takes over: it sends these versions, and brokers skip older ones. `migrator
+    rollback` would raise them, too, while the cluster has no controller. Kafka's controllers raise none."""
+    if seen.migration is not None and seen.migration.versions and not seen.is_finished:
+        yield Shut("ZooKeeper", seen.migration.versions, SEE_STATUS)
+
+
 def leader_keeps_up(_: Gate, seen: Observation) -> Found:
     """In dual-write, a new leader first compares all of ZooKeeper with the log. Until that is over, a leader of Kafka's
     tells brokers in ZooKeeper mode of no new partition leader, so no broker may stop. Before the copy the quorum writes

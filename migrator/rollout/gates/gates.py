@@ -436,6 +436,7 @@ _JUDGES: Mapping[GateKind, Callable[[Gate, Observation], Found]] = {
     GateKind.MIGRATION_STATE: _migration_state,
     GateKind.NOT_FINISHED: _not_finished,
     GateKind.WRITE_BEHIND_IDLE: following.write_behind_idle,
+    GateKind.VERSIONS_RAISED: following.versions_raised,
     GateKind.LEADER_KEEPS_UP: following.leader_keeps_up,
     GateKind.BOTH_WRITTEN: following.both_written,
     GateKind.FINISHING: _finishing,

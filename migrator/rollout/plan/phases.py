@@ -24,6 +24,7 @@ HEALTHY, QUORUM = Gate(GateKind.PARTITIONS_HEALTHY), Gate(GateKind.QUORUM_HEALTH
 FINISHING, NOT_FINISHED = Gate(GateKind.FINISHING), Gate(GateKind.NOT_FINISHED)
 WRITTEN, ALONE = Gate(GateKind.WRITE_BEHIND_IDLE), Gate(GateKind.NO_FOREIGN_WRITES)
 AGREE, KEEPS_UP = Gate(GateKind.IMAGES_AGREE), Gate(GateKind.LEADER_KEEPS_UP)
+VERSIONS = Gate(GateKind.VERSIONS_RAISED)
 BOTH_WRITTEN = Gate(GateKind.BOTH_WRITTEN)
 BROKER_RULES = Gate(GateKind.ZOOKEEPER_CONTROLLER)
 
@@ -324,7 +325,7 @@ BACK = (
     _UNREGISTER,
     PhaseRules(
         Phase.DRAIN, _CLUSTER, (Act.CHECK_AFTER,), DUAL_WRITING,
-        after=_drained,
+        after=lambda place: (*_drained(place), VERSIONS),
         why="ZooKeeper gets what the quorum has committed", undo=NOTHING,
     ),
     PhaseRules(

@@ -9,7 +9,14 @@ from typing import Any
 import orjson
 
 from migrator.errors import OperatorError
-from migrator.observe.status import FOREIGN_WRITES, ImagesStatus, Problem, Status
+from migrator.observe.status import (
+    FOREIGN_WRITES,
+    ImagesStatus,
+    Problem,
+    Status,
+    WriteBehindStatus,
+    versions_said,
+)
 from migrator.rollout.nodes import Node
 from migrator.rollout.ports import Executor, ExecutorError
 from migrator.rpc.ask_quorum import QuorumAsker
@@ -26,7 +33,8 @@ VOTERS_MAX = 100
 class LeaderSays:
     """``lag_records``: records that are not in ZooKeeper yet; None where the leader writes nothing there, -1 unknown.
     ``lag_ms``: how long the oldest of them has waited; -1 unknown. ``images``: which controllers have the same
-    metadata. ``reopened``: when and why the migration was reopened; "" if it was not."""
+    metadata. ``reopened``: when and why the migration was reopened; "" if it was not. ``versions``: that versions of
+    partition states are not raised yet (`versions_said`)."""
 
     cluster_id: str
     leader_epoch: int
@@ -38,6 +46,7 @@ class LeaderSays:
     images: ImagesStatus | None = None
     lag_ms: int = -1
     reopened: str = ""
+    versions: str = ""
 
 
 async def by_asker(asker: QuorumAsker) -> LeaderSays | None:
@@ -59,10 +68,9 @@ def of_status(status: Status) -> LeaderSays | None:
         status.quorum.leader_epoch,
         status.migration.public_state,
         status.migration.internal_state,
-        None if status.write_behind is None else status.write_behind.lag_records,
+        status.write_behind,
         status.problems,
         status.images,
-        -1 if status.write_behind is None else status.write_behind.lag_ms,
         status.migration.reopened,
     )
 
@@ -93,14 +101,18 @@ def of_json(content: Any) -> LeaderSays | None:
             int(content["quorum"]["leader_epoch"]),
             str(migration["public_state"])[:WORD_MAX],
             str(migration["internal_state"])[:WORD_MAX],
-            None if behind is None else int(behind["lag_records"]),
+            None if behind is None else _behind(behind),
             problems,
             _images(content.get("images")),
-            -1 if behind is None else int(behind.get("lag_ms", -1)),
             str(migration.get("reopened", ""))[:WHAT_MAX],
         )
     except (LookupError, TypeError, ValueError, OverflowError):
         return None
+
+
+def _behind(content: Mapping[str, Any]) -> WriteBehindStatus:
+    versions = (int(content.get(name, 0)) for name in ("versions_missing", "versions_seconds"))
+    return WriteBehindStatus(int(content["lag_records"]), int(content.get("lag_ms", -1)), 0, -1, *versions)
 
 
 def _images(content: Any) -> ImagesStatus | None:
@@ -115,10 +127,9 @@ def _says(
     epoch: int,
     public_state: str,
     internal_state: str,
-    lag: int | None,
+    behind: WriteBehindStatus | None,
     problems: tuple[Problem, ...],
     images: ImagesStatus | None,
-    lag_ms: int,
     reopened: str,
 ) -> LeaderSays:
     foreign = [it.what.removeprefix(FOREIGN_WRITES) for it in problems if it.what.startswith(FOREIGN_WRITES)]
@@ -127,10 +138,11 @@ def _says(
         epoch,
         public_state,
         internal_state,
-        lag,
+        None if behind is None else behind.lag_records,
         tuple(f"{problem.who}: {problem.what}" for problem in problems if not problem.warning),
         tuple(path for names in foreign for path in names.split(", ")),
         images,
-        lag_ms,
+        -1 if behind is None else behind.lag_ms,
         reopened,
+        "" if behind is None else versions_said(behind),
     )

@@ -289,6 +289,7 @@ def migration_seen(
         status.images,
         status.lag_ms,
         reopened or status.reopened,
+        status.versions,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,6 +14,7 @@ from migrator.image.model import EMPTY_IMAGE
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.states import OVERRIDES, PublicState, State
 from migrator.migration.machine.volatile_state import DriverStatus, Situation
+from migrator.migration.write_behind.versions import VersionsMissing
 from migrator.node.migration.status import MigrationInsight
 from migrator.node.status_source import NodeStatusSource
 from migrator.observe.status import Force, Goal, Orderer
@@ -21,6 +23,7 @@ from migrator.raft.messages import EpochOffset
 from migrator.raft.states import Role
 from migrator.records.metadata import ZkMigrationState
 
+ALL_RAISED = VersionsMissing(0, 0)
 ALICE = Orderer("User:CN=alice", "ipv4:10.0.0.1:4711")
 WAITS_FOR = {
     State.REFUSED: {Force.RECLAIM},
@@ -106,13 +109,26 @@ async def test_an_order_overrides_exactly_what_was_shown(
 WRONG_CHROOT = Situation("no Kafka cluster is here", "Correct zookeeper.connect, and restart this controller.")
 
 
-def standing(state: State, situation: Situation, lag: int | None, *, compared: bool = True) -> MigrationInsight:
+def standing(
+    state: State,
+    situation: Situation,
+    lag: int | None,
+    *,
+    compared: bool = True,
+    versions: VersionsMissing = ALL_RAISED,
+) -> MigrationInsight:
     """An active controller in dual-write."""
     unused = cast("Any", None)
     runtime: Any = Runtime(state, situation)
     runtime.lag = SimpleNamespace(records=lag, age_ms=0)
     runtime.broker_troubles = {}
-    runtime.write_behind = SimpleNamespace(unanswered=None, set_aside=(), reached=EpochOffset(1, 1), compared=compared)
+    runtime.write_behind = SimpleNamespace(
+        unanswered=None,
+        set_aside=(),
+        reached=EpochOffset(1, 1),
+        compared=compared,
+        versions_missing=lambda _: versions,
+    )
     runtime.verified = None
     image = replace(EMPTY_IMAGE, features=replace(EMPTY_IMAGE.features, zk_migration_state=ZkMigrationState.MIGRATION))
     core: Any = SimpleNamespace(metadata=SimpleNamespace(published=image))
@@ -145,6 +161,24 @@ async def test_a_comparison_of_all_of_zookeeper_is_waited_for(goal: Goal, state:
     insight = standing(state, Situation("compares"), 0, compared=False)
     (lag,) = [gate for gate in await insight.gates(goal) if gate.name == "lag"]
     assert (lag.open, lag.what) == (False, "all of ZooKeeper has to be compared with the log first")
+
+
+@pytest.mark.parametrize(
+    ("compared", "versions", "said"),
+    [
+        (True, VersionsMissing(0, 0), "has the version that brokers know"),
+        (True, VersionsMissing(84_000, 61), "raised: 84,000 sets are left, about 1 min"),
+        (True, VersionsMissing(84_000, None), "raised: 84,000 sets are left$"),
+        (False, VersionsMissing(0, 0), "not known yet"),
+    ],
+)
+async def test_a_rollback_waits_for_the_versions_of_partition_states(
+    compared: bool, versions: VersionsMissing, said: str
+) -> None:
+    insight = standing(State.DUAL_WRITING, Situation("writes"), 0, compared=compared, versions=versions)
+    (gate,) = [gate for gate in await insight.gates(Goal.ROLLBACK) if gate.name == "versions"]
+    assert gate.open is (compared and not versions.sets)
+    assert re.search(said, gate.what)
 
 
 async def test_nothing_is_forced_without_a_reason() -> None:
