@@ -62,6 +62,8 @@ class ModelCluster:
     """What somebody else wrote after the copy; only a comparison of everything can find it."""
     strict: bool = True
     """The next write is that of a reconcile: the mark moves when ZooKeeper was made equal, whoever wrote to it."""
+    lags: bool = False
+    """Versions matter: those of what ZooKeeper holds are too low until each was raised to `RAISED`."""
 
     @property
     def facts(self) -> Committed:

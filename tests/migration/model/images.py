@@ -60,6 +60,10 @@ def path_of(name: str) -> str:
     return f"{TOPIC_CONFIGS}/{name}"
 
 
+RAISED = 2
+"""The version that brokers know, where versions matter."""
+
+
 def derive(before: MetadataImage, after: MetadataImage, changes: Changes) -> Iterator[EntityWrite]:
     """As the real translation: blind operations, from two images."""
     for key in sorted(changes.configs, key=lambda found: found.name):
@@ -97,6 +101,23 @@ def compare(zookeeper: ModelZooKeeper, image: MetadataImage, names: Iterable[str
             continue
         writes.append((new is not None, _write(name, old, new)))
     return [write for _, write in sorted(writes, key=lambda item: item[0])]
+
+
+def lagging(zookeeper: ModelZooKeeper, image: MetadataImage) -> dict[str, int]:
+    """How many sets each znode that the image has still needs, by entity; one that is still to be created, too."""
+    nodes = {name: zookeeper.get(path_of(name)) for name in content_of(image)}
+    versions = {name: 0 if node is None else node.stat.version for name, node in nodes.items()}
+    return {name: RAISED - version for name, version in versions.items() if version < RAISED}
+
+
+def compare_raising(zookeeper: ModelZooKeeper, image: MetadataImage, names: Iterable[str]) -> list[EntityWrite]:
+    """As `compare`, and with what is `lagging`."""
+    differing = {write.entity: write for write in compare(zookeeper, image, names)}
+    behind, wanted = lagging(zookeeper, image), content_of(image)
+    for name in names:
+        if name in behind and name not in differing:
+            differing[name] = EntityWrite(name, (SetData(path_of(name), wanted[name].encode()),) * behind[name])
+    return list(differing.values())
 
 
 def stored(zookeeper: ModelZooKeeper) -> dict[str, str]:

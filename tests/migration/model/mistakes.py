@@ -24,6 +24,7 @@ from migrator.migration.write_behind.comparison import Comparison
 from migrator.migration.write_behind.core import WriteBehind
 from migrator.migration.write_behind.multis import Flight
 from migrator.migration.write_behind.recent import RecentChanges
+from migrator.migration.write_behind.versions import Versions
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper import leadership
 from migrator.zookeeper.ops import ANY_VERSION, Applied, Check, MultiOutcome, Op, SetData, Unknown
@@ -173,6 +174,29 @@ def admit_brokers_before_the_reconcile(patch: pytest.MonkeyPatch) -> None:
 def take_a_reopened_migration_for_any_other_after_the_reconcile(patch: pytest.MonkeyPatch) -> None:
     ways: Any = transitions.TRANSITIONS[State.RECONCILING]
     patch.setitem(ways, (Trigger.RECONCILED, Finding.DONE_REOPENED), State.INFORMING_BROKERS)
+
+
+def raise_versions_up_to_what_is_not_written(patch: pytest.MonkeyPatch) -> None:
+    """The mark would name changes that still wait."""
+    real = WriteBehind._next
+
+    def batch(self: WriteBehind, now_ms: int) -> Any:
+        wake = real(self, now_ms)
+        if self._batch is not None and self._batch.raises:
+            self._batch.target = write_behind.at_of(self._newest)
+        return wake
+
+    patch.setattr(WriteBehind, "_next", batch)
+
+
+def forget_versions_when_a_change_comes(patch: pytest.MonkeyPatch) -> None:
+    real = WriteBehind._publish
+
+    def publish(self: WriteBehind, delta: Any) -> None:
+        real(self, delta)
+        self._versions = Versions()
+
+    patch.setattr(WriteBehind, "_publish", publish)
 
 
 def overlook_a_claim_that_was_lost_during_the_copy(patch: pytest.MonkeyPatch) -> None:

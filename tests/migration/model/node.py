@@ -107,6 +107,7 @@ class Node:
             min(core._losses.times, 2),
             _batch_key(core._batch),
             _batch_key(core._checkpoint),
+            (tuple(core._versions._waiting), core._versions._under_way, core._raised),
             core._comparison and (tuple(sorted(core._comparison.doubts)), core._comparison.ended),
             self.coordinator._recent._known_from,
         )
@@ -135,6 +136,7 @@ def _batch_key(batch: EntityBatch | None) -> object:
         batch.unread,
         batch.complete,
         batch.reconcile,
+        batch.raises,
         tuple(sorted(batch.repairs.items())),
     )
 
@@ -149,6 +151,8 @@ def _fork_coordinator(original: Coordinator) -> Coordinator:
     core._backlog = copy.copy(core._backlog)
     core._backlog.clock = copy.copy(core._backlog.clock)
     core._losses = copy.copy(core._losses)
+    core._versions = copy.copy(core._versions)
+    core._versions._waiting = core._versions._waiting.copy()
     if core._comparison is not None:
         core._comparison = replace(core._comparison, doubts=set(core._comparison.doubts))
     forked._recent = copy.copy(original._recent)

@@ -213,6 +213,13 @@ def reopened(budget: Budget, *, enabled: tuple[bool, bool] = (True, True)) -> Wo
     return world
 
 
+def reopened_with_low_versions(budget: Budget) -> World:
+    """As `reopened`, and versions matter."""
+    world = reopened(budget)
+    world.lags = True
+    return world
+
+
 def reopened_without_its_znodes(budget: Budget) -> World:
     """As `reopened`, and somebody has tidied up in ZooKeeper: nothing there says any more that it was migrated."""
     world = reopened(budget)
@@ -274,6 +281,8 @@ SCENARIOS: dict[str, tuple[Callable[[Budget], World], Budget]] = {
     "reopened: a second leader": (reopened, Budget(elections=1)),
     "reopened: a lost answer, a change": (reopened, Budget(lost=1, changes=1)),
     "reopened: one voter is off": (lambda b: reopened(b, enabled=(True, False)), Budget(crashes=1)),
+    "reopened: versions are raised, crashes, a change": (reopened_with_low_versions, Budget(crashes=1, changes=1)),
+    "reopened: versions are raised, a lost answer": (reopened_with_low_versions, Budget(lost=1, changes=1)),
     "reopened: its znodes are gone, crashes": (reopened_without_its_znodes, Budget(crashes=2)),
 }
 
@@ -363,6 +372,8 @@ MISTAKES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     mistakes.go_on_after_a_batch_only_when_something_happens: "a crash at every step of a migration",
     mistakes.forget_that_the_migration_was_reopened: "reopened: crashes, and a change",
     mistakes.admit_brokers_before_the_reconcile: "reopened: crashes, and a change",
+    mistakes.raise_versions_up_to_what_is_not_written: "reopened: versions are raised, crashes, a change",
+    mistakes.forget_versions_when_a_change_comes: "reopened: versions are raised, crashes, a change",
     mistakes.take_a_reopened_migration_for_any_other_after_the_reconcile: "reopened: crashes, and a change",
 }
 

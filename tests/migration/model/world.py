@@ -30,7 +30,16 @@ from migrator.zookeeper.ops import Check, Delete, MultiOutcome, Op, Unknown
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
 from migrator.zookeeper.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH
 from tests.migration.model.cluster import Budget, ModelCluster, demand
-from tests.migration.model.images import Content, compare, content_of, delta, path_of, stored
+from tests.migration.model.images import (
+    Content,
+    compare,
+    compare_raising,
+    content_of,
+    delta,
+    lagging,
+    path_of,
+    stored,
+)
 from tests.migration.model.log import MIGRATION_ON, PRE, Entry
 from tests.migration.model.node import CompareStage, CopyStage, Job, Node, new_node
 from tests.migration.model.zookeeper import ModelZooKeeper
@@ -380,11 +389,13 @@ class World(ModelCluster):
                 node.jobs = (*node.jobs, CompareStage(ticket, image))
             case CompareStage(ticket, image):
                 writes = tuple(compare(self.zookeeper, image))
-                answer = messages.ReconcileWrites(writes, last=True, number=ticket.number)
+                behind = lagging(self.zookeeper, image) if self.lags else {}
+                answer = messages.ReconcileWrites(writes, last=True, number=ticket.number, behind=behind)
             case messages.ReadMark(number):
                 answer = self._read_mark(number)
-            case messages.ReadAgain(number, entities, image):
-                answer = messages.Repaired(number, entities, tuple(compare(self.zookeeper, image, entities)))
+            case messages.ReadAgain(number, entities, image, raises):
+                again = compare_raising if raises and self.lags else compare
+                answer = messages.Repaired(number, entities, tuple(again(self.zookeeper, image, entities)))
             case ef.AskVoters(ticket):
                 migrating = Map(dict(zip(NODES, self.enabled, strict=True)))
                 others = tuple(other for other in NODES if other != node.node_id)
@@ -494,5 +505,8 @@ class World(ModelCluster):
             demand(stored(self.zookeeper) == content_of(self.image()), "a change was lost")
             demand(not self.facts.reopened_at, "dual-writing, and brokers in ZooKeeper mode are not admitted")
             demand(leader.coordinator.write_behind.drained, "the write-behind stands still")
+            missing = leader.coordinator.write_behind.versions_missing(self.now).sets
+            raised = not self.lags or not {"a", "n"} & lagging(self.zookeeper, self.image()).keys()
+            demand(raised and not missing, "versions are too low for a ZooKeeper controller")
             reached = leader.coordinator.write_behind.reached.offset
             demand(self._mark().kraft_metadata_offset == reached, "the mark is not where the write-behind believes it")
