@@ -22,6 +22,7 @@ from migrator.migration.write_behind import core as write_behind
 from migrator.migration.write_behind import messages, multis
 from migrator.migration.write_behind.comparison import Comparison
 from migrator.migration.write_behind.core import WriteBehind
+from migrator.migration.write_behind.lag import at_of
 from migrator.migration.write_behind.multis import Flight
 from migrator.migration.write_behind.recent import RecentChanges
 from migrator.migration.write_behind.versions import Versions
@@ -183,7 +184,7 @@ def raise_versions_up_to_what_is_not_written(patch: pytest.MonkeyPatch) -> None:
     def batch(self: WriteBehind, now_ms: int) -> Any:
         wake = real(self, now_ms)
         if self._batch is not None and self._batch.raises:
-            self._batch.target = write_behind.at_of(self._newest)
+            self._batch.target = at_of(self._newest)
         return wake
 
     patch.setattr(WriteBehind, "_next", batch)
