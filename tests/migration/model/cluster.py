@@ -14,7 +14,18 @@ from migrator.zookeeper.ops import Applied, Delete, MultiOutcome, Op
 from migrator.zookeeper.znodes.controller import ControllerClaim, decode_controller, encode_controller
 from migrator.zookeeper.znodes.migration import MigrationState, decode_migration
 from migrator.zookeeper.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH, MIGRATION
-from tests.migration.model.images import Content, crc_at, delta, image_of, path_of, recent_changes, stored
+from tests.migration.model.images import (
+    Content,
+    compare,
+    compare_raising,
+    crc_at,
+    delta,
+    image_of,
+    lagging,
+    path_of,
+    recent_changes,
+    stored,
+)
 from tests.migration.model.log import MIGRATION_ON, POST, PRE, Committed, Entry, committed
 from tests.migration.model.zookeeper import ModelZooKeeper
 
@@ -144,6 +155,21 @@ class ModelCluster:
                 recent.add(delta(before, after))
             before = after
         return recent
+
+    def _compared(self, image: MetadataImage, number: int) -> messages.ReconcileWrites:
+        writes, behind = tuple(compare(self.zookeeper, image)), lagging(self.zookeeper, image) if self.lags else {}
+        return messages.ReconcileWrites(writes, last=True, number=number, behind=behind)
+
+    def _read_again(self, effect: messages.ReadAgain) -> messages.Repaired:
+        again = compare_raising if effect.raises and self.lags else compare
+        return messages.Repaired(
+            effect.number, effect.entities, tuple(again(self.zookeeper, effect.image, effect.entities))
+        )
+
+    def _demand_raised(self, missing: int) -> None:
+        """What the log held when it was reopened, and holds still."""
+        low = {"a", "n"} & lagging(self.zookeeper, self.image()).keys() if self.lags else set()
+        demand(not missing and not low, f"versions are too low for a ZooKeeper controller: {sorted(low)}")
 
     def _demand_nothing_removed(self, ops: tuple[Op, ...]) -> None:
         removed = [op.path for op in ops if isinstance(op, Delete)]

@@ -30,16 +30,7 @@ from migrator.zookeeper.ops import Check, Delete, MultiOutcome, Op, Unknown
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
 from migrator.zookeeper.znodes.paths import CLUSTER_ID, CONTROLLER, CONTROLLER_EPOCH
 from tests.migration.model.cluster import Budget, ModelCluster, demand
-from tests.migration.model.images import (
-    Content,
-    compare,
-    compare_raising,
-    content_of,
-    delta,
-    lagging,
-    path_of,
-    stored,
-)
+from tests.migration.model.images import Content, content_of, delta, path_of, stored
 from tests.migration.model.log import MIGRATION_ON, PRE, Entry
 from tests.migration.model.node import CompareStage, CopyStage, Job, Node, new_node
 from tests.migration.model.zookeeper import ModelZooKeeper
@@ -388,14 +379,11 @@ class World(ModelCluster):
             case ef.CompareAll(ticket, image):
                 node.jobs = (*node.jobs, CompareStage(ticket, image))
             case CompareStage(ticket, image):
-                writes = tuple(compare(self.zookeeper, image))
-                behind = lagging(self.zookeeper, image) if self.lags else {}
-                answer = messages.ReconcileWrites(writes, last=True, number=ticket.number, behind=behind)
+                answer = self._compared(image, ticket.number)
             case messages.ReadMark(number):
                 answer = self._read_mark(number)
-            case messages.ReadAgain(number, entities, image, raises):
-                again = compare_raising if raises and self.lags else compare
-                answer = messages.Repaired(number, entities, tuple(again(self.zookeeper, image, entities)))
+            case messages.ReadAgain():
+                answer = self._read_again(job)
             case ef.AskVoters(ticket):
                 migrating = Map(dict(zip(NODES, self.enabled, strict=True)))
                 others = tuple(other for other in NODES if other != node.node_id)
@@ -505,8 +493,6 @@ class World(ModelCluster):
             demand(stored(self.zookeeper) == content_of(self.image()), "a change was lost")
             demand(not self.facts.reopened_at, "dual-writing, and brokers in ZooKeeper mode are not admitted")
             demand(leader.coordinator.write_behind.drained, "the write-behind stands still")
-            missing = leader.coordinator.write_behind.versions_missing(self.now).sets
-            raised = not self.lags or not {"a", "n"} & lagging(self.zookeeper, self.image()).keys()
-            demand(raised and not missing, "versions are too low for a ZooKeeper controller")
+            self._demand_raised(leader.coordinator.write_behind.versions_missing(self.now).sets)
             reached = leader.coordinator.write_behind.reached.offset
             demand(self._mark().kraft_metadata_offset == reached, "the mark is not where the write-behind believes it")
