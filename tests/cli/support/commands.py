@@ -19,7 +19,7 @@ from typing import Self
 from migrator.cli.main import main
 from tests.cli.support.patient import be_patient
 
-IMPORTED = ("close_way_back", "force", "gates", "pause", "reopen", "resume", "status")
+IMPORTED = ("close_way_back", "force", "gates", "pause", "quorum", "reopen", "resume", "status")
 REQUEST_BYTES = 1 << 16
 
 

@@ -150,7 +150,8 @@ def test_what_is_fetched_is_what_the_directory_holds(
     assert names == {".checkpoint", ".log"}
 
 
-@pytest.mark.parametrize("controller", [pytest.param(stock, marks=pytest.mark.lane("test-all")), ours])
+@pytest.mark.lane("test-all")
+@pytest.mark.parametrize("controller", [stock, ours])
 def test_spark_reads_a_quorum_that_asks_for_a_certificate_and_a_password(
     controller: Callable[..., object],
     directory: Path,

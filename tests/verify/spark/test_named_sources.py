@@ -87,6 +87,7 @@ def test_zookeepers_rows_by_kind(tmp_path: Path) -> None:
         assert sorted(some) == sorted(row for row in every if row[0] in kinds) != []
 
 
+@pytest.mark.lane("test-all")
 def test_spark_reads_them_by_name_as_the_page_says(spark: SparkSession, tmp_path: Path) -> None:
     metadata, data = tmp_path / "metadata", tmp_path / "data"
     metadata.mkdir()
