@@ -11,6 +11,7 @@ controllers, a ZooKeeper and mostly some Kafka brokers. Two of them at once on t
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import hypothesis
@@ -132,7 +133,12 @@ def seeds(few: int, many: int) -> list[ParameterSet]:
 
 def place_of(nodeid: str) -> Place:
     """Where a test is: the narrowest of `PLACES`; elsewhere tests are light, and run beside all others."""
-    found = max((path for path in PLACES if nodeid.startswith(path)), key=len, default=None)
+    return _place_of_file(nodeid.partition("::")[0])
+
+
+@cache
+def _place_of_file(file: str) -> Place:
+    found = max((path for path in PLACES if file.startswith(path)), key=len, default=None)
     return PLACES[found] if found else Place(TEST, BESIDE)
 
 

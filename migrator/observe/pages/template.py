@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
@@ -10,8 +11,9 @@ from migrator.errors import OperatorError
 from migrator.observe.printable import printable
 
 
+@cache
 def template(path: Path) -> Template:
-    """The template in this file. It may include files of the page's directory, and of this one."""
+    """The program's template in this file, compiled once. It may include files of the page's directory, and of this one."""
     environment = Environment(
         loader=FileSystemLoader([path.parent, Path(__file__).parent]),
         autoescape=True,
