@@ -51,7 +51,7 @@ CLIENTS = (
 HEAD = """\
 # Compatibility
 
-What was tried with this quorum, and what came of it. This page is generated:
+The combinations that were tried with this quorum, and the results. This page is generated:
 `python -m tests.compatibility > docs/compatibility.md`. The results are those of `docs/results/test-long.tsv`, to which
 `make test-long` adds lines; of each case, the last run counts. The commit is the one that was tested. A `+` behind it
 means that files had been changed since. "Not run" means that no result is known. Cases of the two shorter
