@@ -39,7 +39,7 @@ FORBIDDEN: Final = (
 
 def token_creation(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
     """CreateDelegationToken 0-3; from version 3 on for another owner, too."""
-    with _told(call, AclOperation.CREATE) as done:
+    with _audited(call, AclOperation.CREATE) as done:
         decision, token_id = _create(call, image, context)
         done(token_id)
     return decision
@@ -85,13 +85,13 @@ def refuse_token_creation(call: Call, error: ApiError) -> Any:
 
 def token_renewal(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
     """RenewDelegationToken 0-2."""
-    with _told(call, AclOperation.ALTER) as done:
+    with _audited(call, AclOperation.ALTER) as done:
         return _change(call, image, context, renew_token, milliseconds_in(call.body.renew_period), done)
 
 
 def token_expiry(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
     """ExpireDelegationToken 0-2."""
-    with _told(call, AclOperation.DELETE) as done:
+    with _audited(call, AclOperation.DELETE) as done:
         return _change(call, image, context, expire_token, milliseconds_in(call.body.expiry_time_period), done)
 
 
@@ -121,7 +121,7 @@ def _change(
 
 
 @contextmanager
-def _told(call: Call, operation: AclOperation) -> Iterator[Callable[[str], None]]:
+def _audited(call: Call, operation: AclOperation) -> Iterator[Callable[[str], None]]:
     """Note a token operation in the trail, because no access control entry decides it: with the token's id once it is
     known, or as refused."""
     try:

@@ -32,7 +32,7 @@ def command() -> None:
     """
 
 
-def _which(function: Command) -> Command:
+def _handover_options(function: Command) -> Command:
     """Options of both commands."""
     for option in (
         click.option(
@@ -67,7 +67,7 @@ def _which(function: Command) -> Command:
 
 
 @command.command("check")
-@_which
+@_handover_options
 def check(configs: tuple[Path, ...], way: str, release: str, voters: str | None) -> None:
     """Show what a handover finds, and what it would do. Changes nothing.
 
@@ -77,7 +77,7 @@ def check(configs: tuple[Path, ...], way: str, release: str, voters: str | None)
     if wanted:
         _check_members(MembersRun(configs[0], wanted, tell=say, patience_seconds=CHECK_SECONDS))
         return
-    run = HandoverRun(configs, _wanted(way, release), OperatorCommands(None, None, say), tell=say)
+    run = HandoverRun(configs, _target(way, release), OperatorCommands(None, None, say), tell=say)
     picture = asyncio.run(run.look_ahead(CHECK_SECONDS))
     for line in _described(run, picture, Way(way)):
         say(line)
@@ -88,7 +88,7 @@ def check(configs: tuple[Path, ...], way: str, release: str, voters: str | None)
 
 
 @command.command("run")
-@_which
+@_handover_options
 @click.option(
     "--stop-command",
     metavar="COMMAND",
@@ -141,7 +141,7 @@ def run_command(
         return
     run = HandoverRun(
         configs,
-        _wanted(way, release),
+        _target(way, release),
         OperatorCommands(stop_command, start_command, say),
         tell=say,
         patience_seconds=patience,
@@ -191,7 +191,7 @@ def _members_described(seen: ObservedMembers) -> list[str]:
     ]
 
 
-def _wanted(way: str, release: str) -> Handover:
+def _target(way: str, release: str) -> Handover:
     try:
         return Handover(parse_target(release), Way(way))
     except ValueError as error:

@@ -208,7 +208,7 @@ def status_lines(standing: Standing) -> Iterator[str]:
     yield from _gate(standing)
     if standing.soaked_seconds:
         yield f"soaked: {standing.soaked_seconds} s"
-    yield from _what_to_do(standing)
+    yield from _remedy_lines(standing)
     if standing.trouble:
         yield f"{'the cluster' if standing.seen is None else 'the lock'} could not be looked at: {standing.trouble}"
     else:
@@ -226,7 +226,7 @@ def _gate(standing: Standing) -> Iterator[str]:
     yield f"last look, {utc(gate.last.time_ms, 'Z')}: {gate.last.said or 'nothing of the cluster was seen'}"
 
 
-def _what_to_do(standing: Standing) -> Iterator[str]:
+def _remedy_lines(standing: Standing) -> Iterator[str]:
     if standing.is_locked_out:
         yield f"do: 'migrator rollout resume' is refused: another rollout holds the lock. {BREAK_REMEDY}"
     elif standing.is_reopened:

@@ -127,7 +127,7 @@ def misspelt(settings: Settings, key: str) -> str:
 def misspelt_in(names: Collection[str], key: str) -> str:
     """Like `misspelt`, for any file, also a broker's."""
     unknown = (name for name in names if listed_use(name) is Use.UNKNOWN)
-    return next((name for name in unknown if _meant(name) == key), "") if key not in names else ""
+    return next((name for name in unknown if _suggestion(name) == key), "") if key not in names else ""
 
 
 def ignored_keys(settings: Settings) -> tuple[str, ...]:
@@ -206,18 +206,18 @@ def _without_mechanism(name: str) -> str:
 
 
 def _unknown(name: str) -> Judged:
-    meant, hint = _meant(name), _hint(name)
+    meant, hint = _suggestion(name), _hint(name)
     if name.startswith(SECURITY_FAMILIES) or meant in _SECURITY_KEYS:
         return Judged(Use.REFUSED, f"is unknown, and looks like a key of security: {hint}", "Correct or remove the key")
     return Judged(Use.UNKNOWN, hint)
 
 
 def _hint(name: str) -> str:
-    meant = _meant(name)
+    meant = _suggestion(name)
     return f"did you mean {meant}?" if meant else "neither Kafka 3.9 nor migrator has it"
 
 
-def _meant(name: str) -> str:
+def _suggestion(name: str) -> str:
     return _closest(name.lower().replace("_", ".").replace("-", "."), KEYS)
 
 

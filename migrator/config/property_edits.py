@@ -29,7 +29,7 @@ class Edit:
     text: str | None = None
 
 
-class _Whose(Enum):
+class _Origin(Enum):
     AUTHOR = auto()
     """A comment, a blank line, or an entry that no edit has touched."""
     ADDED = auto()
@@ -43,7 +43,7 @@ class _Part:
 
     lines: tuple[str, ...]
     key: str | None = None
-    whose: _Whose = _Whose.AUTHOR
+    whose: _Origin = _Origin.AUTHOR
 
     @property
     def text(self) -> str:
@@ -61,9 +61,9 @@ class _Part:
         return tuple(f"#{line}" for line in self.lines)
 
     def written(self) -> str:
-        if self.whose is _Whose.ASIDE:
+        if self.whose is _Origin.ASIDE:
             return "".join(f"{ASIDE} {line}" for line in self.lines)
-        if self.whose is _Whose.ADDED and self.key is not None:
+        if self.whose is _Origin.ADDED and self.key is not None:
             newline = _END.search(self.lines[0]).group() or "\n"  # type: ignore[union-attr]  # it matches everything
             return f"{ADDED} {escaped(self.key, is_key=True)}{newline}{self.text}"
         return self.text
@@ -80,11 +80,11 @@ def edited(text: str, edits: Sequence[Edit]) -> str:
     newline = next((end for end in map(_line_end, _LINES.findall(text)) if end), "\n")
     for edit in edits:
         if edit.text is None:
-            parts = [part for part in _set_aside(parts, edit.key) if not _is(part, edit.key, _Whose.ADDED)]
+            parts = [part for part in _set_aside(parts, edit.key) if not _is(part, edit.key, _Origin.ADDED)]
         elif not _is_brought_back(parts, edit.key, edit.text):
             parts = _with_entry(parts, edit.key, edit.text, newline)
         else:
-            parts = [_brought_back(part, edit.key) for part in parts if not _is(part, edit.key, _Whose.ADDED)]
+            parts = [_brought_back(part, edit.key) for part in parts if not _is(part, edit.key, _Origin.ADDED)]
     return "".join(part.written() for part in parts)
 
 
@@ -93,7 +93,7 @@ def original(text: str) -> str:
 
     :raises ValueError: lines that were set aside are incomplete, and the next line would become a part of them.
     """
-    return "".join(part.text for part in _parts(text) if part.whose is not _Whose.ADDED)
+    return "".join(part.text for part in _parts(text) if part.whose is not _Origin.ADDED)
 
 
 def settled(text: str) -> str:
@@ -101,7 +101,7 @@ def settled(text: str) -> str:
 
     :raises ValueError: as `original`.
     """
-    return "".join("".join(part.as_comment if part.whose is _Whose.ASIDE else part.lines) for part in _parts(text))
+    return "".join("".join(part.as_comment if part.whose is _Origin.ASIDE else part.lines) for part in _parts(text))
 
 
 def without_keys(text: str, is_dropped: Callable[[str], bool]) -> str:
@@ -112,7 +112,7 @@ def without_keys(text: str, is_dropped: Callable[[str], bool]) -> str:
     return "".join(
         part.written()
         for part in _parts(text)
-        if part.whose is _Whose.ASIDE or part.key is None or not is_dropped(part.key)
+        if part.whose is _Origin.ASIDE or part.key is None or not is_dropped(part.key)
     )
 
 
@@ -123,7 +123,7 @@ def with_values(text: str, values: Mapping[str, str]) -> str:
     """
     return "".join(
         _entry(part.key, values[part.key], _line_end(part.text))
-        if part.key is not None and part.key in values and part.whose is not _Whose.ASIDE
+        if part.key is not None and part.key in values and part.whose is not _Origin.ASIDE
         else part.written()
         for part in _parts(text)
     )
@@ -162,7 +162,7 @@ def _parts(text: str) -> Iterator[_Part]:
             end, key = entries.get(at + 1, (at, None))
             if key is None or line.rstrip("\r\n") != f"{ADDED} {escaped(key, is_key=True)}":
                 end, key = at, None
-            yield _Part(tuple(lines[at:end]), key, _Whose.ADDED)
+            yield _Part(tuple(lines[at:end]), key, _Origin.ADDED)
         elif key is None and line.startswith(ASIDE):
             while end < len(lines) and end + 1 not in entries and lines[end].startswith(ASIDE):
                 end += 1
@@ -184,7 +184,7 @@ def _were(lines: Sequence[str], number: int, *, is_last: bool) -> Iterator[_Part
     at = 1
     while at <= len(physical):
         end, key = entries.get(at, (at, None))
-        part = _Part(tuple(physical[at - 1 : end]), key, _Whose.ASIDE)
+        part = _Part(tuple(physical[at - 1 : end]), key, _Origin.ASIDE)
         if part.is_open and not is_last:
             raise ValueError(f"line {number + end - 1}: what was set aside goes on behind this line, and is not there")
         yield part
@@ -194,34 +194,34 @@ def _were(lines: Sequence[str], number: int, *, is_last: bool) -> Iterator[_Part
 def _set_aside(parts: Sequence[_Part], key: str) -> list[_Part]:
     """Set a key's entries aside. If the author has written the key again since, the earlier lines that were set aside
     become ordinary comments."""
-    if not any(_is(part, key, _Whose.AUTHOR) for part in parts):
+    if not any(_is(part, key, _Origin.AUTHOR) for part in parts):
         return list(parts)
-    left = [_Part(part.as_comment) if _is(part, key, _Whose.ASIDE) else part for part in parts]
-    return [_Part(part.lines, key, _Whose.ASIDE) if _is(part, key, _Whose.AUTHOR) else part for part in left]
+    left = [_Part(part.as_comment) if _is(part, key, _Origin.ASIDE) else part for part in parts]
+    return [_Part(part.lines, key, _Origin.ASIDE) if _is(part, key, _Origin.AUTHOR) else part for part in left]
 
 
-def _is(part: _Part, key: str, whose: _Whose) -> bool:
+def _is(part: _Part, key: str, whose: _Origin) -> bool:
     return part.key == key and part.whose is whose
 
 
 def _brought_back(part: _Part, key: str) -> _Part:
-    return _Part(part.lines, key) if _is(part, key, _Whose.ASIDE) else part
+    return _Part(part.lines, key) if _is(part, key, _Origin.ASIDE) else part
 
 
 def _is_brought_back(parts: Sequence[_Part], key: str, text: str) -> bool:
     """Whether the value is the one that was set aside, and the author has written no other since."""
-    were = [part for part in parts if _is(part, key, _Whose.ASIDE)]
-    changed = any(_is(part, key, _Whose.AUTHOR) for part in parts)
+    were = [part for part in parts if _is(part, key, _Origin.ASIDE)]
+    changed = any(_is(part, key, _Origin.AUTHOR) for part in parts)
     return bool(were) and not changed and parse_properties(were[-1].text)[key] == text
 
 
 def _with_entry(parts: Sequence[_Part], key: str, text: str, newline: str) -> list[_Part]:
     """Add an entry above the last entry of the key. A new key comes last, but above a last line that continues."""
-    new = _Part((_entry(key, text, newline),), key, _Whose.ADDED)
+    new = _Part((_entry(key, text, newline),), key, _Origin.ADDED)
     places = [at for at, part in enumerate(parts) if part.key == key]
     at = places[-1] if places else len(parts) - bool(parts and parts[-1].is_open)
     left = [*parts[:at], new, *parts[at:]]
-    return _set_aside([part for part in left if part is new or not _is(part, key, _Whose.ADDED)], key)
+    return _set_aside([part for part in left if part is new or not _is(part, key, _Origin.ADDED)], key)
 
 
 def _entry(key: str, text: str, newline: str) -> str:

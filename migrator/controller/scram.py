@@ -26,7 +26,9 @@ MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 HASHES: Final[dict[int, str]] = {ScramMechanism.SHA_256: "sha256", ScramMechanism.SHA_512: "sha512"}
 
-TWICE: Final = ApiError(ErrorCode.duplicate_resource, "A user credential cannot be altered twice in the same request")
+DUPLICATE_USER: Final = ApiError(
+    ErrorCode.duplicate_resource, "A user credential cannot be altered twice in the same request"
+)
 
 
 @value
@@ -68,7 +70,7 @@ def alter_scram(
         if change.user in errors:
             continue
         if granted.pop(change.user, None) is not None:
-            errors[change.user] = TWICE
+            errors[change.user] = DUPLICATE_USER
             continue
         fault = _fault(image, change)
         if fault is None:

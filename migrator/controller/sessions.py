@@ -192,7 +192,7 @@ class Sessions:
 
     def asking(self, now_ms: int) -> frozenset[int]:
         """The waiting brokers that asked within a time-out. Their back-off grows up to the session time-out."""
-        return self._lately(self._asked_ms, now_ms)
+        return self._recent(self._asked_ms, now_ms)
 
     def rival_asked(self, broker_id: int, now_ms: int) -> None:
         """Note that another process wants to register with the id of a registered broker."""
@@ -201,9 +201,9 @@ class Sessions:
 
     def rivals(self, now_ms: int) -> frozenset[int]:
         """The registered brokers with whose ids other processes have lately tried to register, without success."""
-        return self._lately(self._rival_ms, now_ms)
+        return self._recent(self._rival_ms, now_ms)
 
-    def _lately(self, at_ms: Mapping[int, int], now_ms: int) -> frozenset[int]:
+    def _recent(self, at_ms: Mapping[int, int], now_ms: int) -> frozenset[int]:
         return frozenset(broker_id for broker_id, at in at_ms.items() if at + 2 * self._timeout_ms >= now_ms)
 
     @property

@@ -183,7 +183,7 @@ def _stop(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep:
         if gate.kind is GateKind.VOTERS_SETTLED and not seen.is_led:
             continue  # without a leader no reassignment goes on
         if waiting := judge(gate, seen):
-            return _wait(node, *_still_serves(gate.kind, _said(waiting)))
+            return _wait(node, *_still_serves(gate.kind, _reasons(waiting)))
     return HandoverStep(node.node_id, Action.STOP)
 
 
@@ -206,7 +206,7 @@ def _start(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep
             return _wait(
                 node,
                 "the directory holds no whole log, so every other voter must have every committed record first: "
-                f"{_said(waiting)}",
+                f"{_reasons(waiting)}",
                 "Start these voters first, or restore this directory from a copy",
             )
     if seen.migration is None:
@@ -223,7 +223,7 @@ def _others_of_ours(node: LocalNode, seen: Observation) -> Iterator[int]:
             yield other
 
 
-def _said(waiting: Sequence[Shut]) -> str:
+def _reasons(waiting: Sequence[Shut]) -> str:
     return "; ".join(f"{each.who}: {each.what}" for each in waiting)
 
 

@@ -26,7 +26,7 @@ _LOST_LOG_REMEDY = (
     "Restore the log from a copy. Or let the other voters remove this one, empty the directory, and format it with "
     "--no-initial-controllers and controller.quorum.bootstrap.servers in place of controller.quorum.voters"
 )
-_NOBODY = -1
+_NO_NODE = -1
 _VERSIONS = (0, 1)
 
 
@@ -35,8 +35,8 @@ def encode_quorum_state(state: ElectionState, voters: Sequence[int] | None) -> b
 
     :param voters: ids of the static voters for version 0, None for version 1.
     """
-    leader = _NOBODY if state.leader_id is None else state.leader_id
-    voted = _NOBODY if state.voted_id is None else state.voted_id
+    leader = _NO_NODE if state.leader_id is None else state.leader_id
+    voted = _NO_NODE if state.voted_id is None else state.voted_id
     if voters is None:
         directory = uuid_to_text(state.voted_directory_id)
         fields: dict[str, Any] = {"leaderId": leader, "leaderEpoch": state.epoch, "votedId": voted}
@@ -73,7 +73,7 @@ def _integer(fields: Mapping[str, Any], name: str) -> int:
 
 def _node(fields: Mapping[str, Any], name: str) -> int | None:
     number = _integer(fields, name)
-    return None if number == _NOBODY else number
+    return None if number == _NO_NODE else number
 
 
 class QuorumStateFile:

@@ -29,12 +29,12 @@ def not_after(pem: str | bytes) -> list[int]:
 
 
 def chain_ends(pem: str | bytes) -> int:
-    """When the chain that a server shows becomes invalid: the first end of its certificates. Raises the same errors as `not_after`."""
+    """The time at which a server's chain becomes invalid: the first end of its certificates. Raises as `not_after`."""
     return min(not_after(pem))
 
 
 def trust_ends(pem: str | bytes) -> int:
-    """When no certificate is trusted any more: the last end of the trusted certificates. Raises the same errors as `not_after`."""
+    """The time after which no certificate is trusted: the last end of the trusted ones. Raises as `not_after`."""
     return max(not_after(pem))
 
 

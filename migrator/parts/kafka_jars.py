@@ -126,7 +126,7 @@ def _retrieve(version: str, work: Path, target: Path | None, tell: Callable[[int
         if offline:
             child.kill()
         if offline or child.wait(timeout_seconds=END_SECONDS) != 0:
-            raise _not_fetched(version, target, _told(child.output_text()))
+            raise _not_fetched(version, target, _reason_lines(child.output_text()))
     shutil.rmtree(work / "cache")
 
 
@@ -163,7 +163,7 @@ def _is_offline(said: str) -> bool:
     return any(sign in said for sign in _OFFLINE_SIGNS)
 
 
-def _told(said: str) -> str:
+def _reason_lines(said: str) -> str:
     """The lines with the reason, or else the last ones; without repetitions, and a bounded number."""
     lines = [line.strip() for line in said.splitlines() if any(char.isalnum() for char in line)]
     why = [line for line in lines if any(sign in line for sign in (*_OFFLINE_SIGNS, "Exception", "refused"))]

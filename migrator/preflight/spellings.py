@@ -50,7 +50,7 @@ def look_at_spellings(reader: ZkSource, broker_configs: list[str], client_config
         held = dict(_decoded(znodes))
         names = list(held)
         if len(names) > 1:
-            tallies.several.add(f"{' and '.join(map(paths.config, names))} ({_what_counts(entity, held)})")
+            tallies.several.add(f"{' and '.join(map(paths.config, names))} ({_effective_parts(entity, held)})")
         elif names not in ([], [entity]):
             tallies.alone.add(f"{paths.config(names[0])} ({paths.name_of(entity)!r} in Kafka's spelling)")
         for name, config in held.items():
@@ -76,7 +76,7 @@ def _decoded(znodes: Iterable[Znode]) -> Iterator[tuple[str, dict[str, str]]]:
             yield source.config_name(znode.path), decode_config(znode.path, znode.data)
 
 
-def _what_counts(entity: str, held: dict[str, dict[str, str]]) -> str:
+def _effective_parts(entity: str, held: dict[str, dict[str, str]]) -> str:
     """Finds the first znode that has each part of the content."""
     parts: list[tuple[str, _Part]] = [("quotas", _is_other), ("credentials", _is_credential)]
     if entity.startswith("brokers/"):

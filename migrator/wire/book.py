@@ -84,7 +84,7 @@ class Stage(Enum):
     __hash__ = object.__hash__
 
 
-LEFT_UNDONE = {Stage.READING: "send the rest of its request", Stage.ANSWERING: "read its answer"}
+UNFINISHED = {Stage.READING: "send the rest of its request", Stage.ANSWERING: "read its answer"}
 SIXTEENTHS = {
     Part.RIGHTS: {Stage.READING: 4, Stage.WORKING: 2, Stage.PARKED: 1, Stage.ANSWERING: 3},
     Part.REST: {Stage.READING: 2, Stage.WORKING: 2, Stage.PARKED: 1, Stage.ANSWERING: 1},
@@ -334,7 +334,7 @@ class Room:
                 self.cut_off += 1
                 self.in_hand.pop(charge, None)
                 self._going.add(charge)
-                charge.cut_off(f"the client did not {LEFT_UNDONE[self.stage]}, and other clients waited for the memory")
+                charge.cut_off(f"the client did not {UNFINISHED[self.stage]}, and other clients waited for the memory")
 
     def _first(self) -> Want | None:
         """The next charge to admit. No charge overtakes one that waits for memory, or a big one would wait for ever."""

@@ -32,7 +32,7 @@ SNAPSHOT_BYTES_MAX = 4 * 1024**3
 """The largest snapshot that is read. A partition takes about 130 bytes, so this is ten times the size for which Kafka's
 quorums are made."""
 UNKNOWN_SIZE = -1
-GONE = (ErrorCode.snapshot_not_found, ErrorCode.position_out_of_range)
+SNAPSHOT_MOVED = (ErrorCode.snapshot_not_found, ErrorCode.position_out_of_range)
 
 
 class NoAnswerError(MigratorError):
@@ -184,7 +184,7 @@ class Observer:
                         self.leader = peer
                         return response
                     self._last_error = f"controller {peer} answered {error.name}"
-                    if error in GONE:
+                    if error in SNAPSHOT_MOVED:
                         raise SnapshotGoneError(self._last_error)
                     if response.leader_id != NOBODY and response.leader_id not in silent:
                         self.leader, self._epoch = response.leader_id, response.leader_epoch

@@ -17,7 +17,7 @@ from kazoo.interfaces import IAsyncResult
 from migrator.errors import OperatorError
 from migrator.zookeeper import jute
 from migrator.zookeeper.jute import GET_CHILDREN, GET_DATA, MultiRead, Read, ReadResult
-from migrator.zookeeper.lost_connections import persistently
+from migrator.zookeeper.lost_connections import retry_lost_connections
 from migrator.zookeeper.ops import ZkError, Znode, may_not_read
 from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession
 
@@ -91,7 +91,7 @@ class BulkReader:
                 raise ConnectionLoss
             self._session.client.sync_async("/").get(timeout=self._reply_seconds)
 
-        self._persistently(attempt)
+        self._retry(attempt)
 
     def _stream(self, kind: int, paths: Iterator[str]) -> Iterator[Any]:
         in_flight: deque[_Chunk] = deque()
@@ -133,7 +133,7 @@ class BulkReader:
                 raise ConnectionLoss from error
             return results
 
-        return self._persistently(attempt)
+        return self._retry(attempt)
 
     def _send_when_connected(self, kind: int, chunk: _Chunk) -> None:
         """Send a chunk once there is a connection: a request that waits inside kazoo for a connection looks the same as
@@ -142,8 +142,8 @@ class BulkReader:
             raise ConnectionLoss
         self._send(kind, chunk)
 
-    def _persistently(self, attempt: Callable[[], T]) -> T:
-        return persistently(self._session, attempt, seconds=self._retry_seconds, done="read")
+    def _retry(self, attempt: Callable[[], T]) -> T:
+        return retry_lost_connections(self._session, attempt, seconds=self._retry_seconds, done="read")
 
     def _checked(self, path: str, result: ReadResult) -> Znode | tuple[str, ...] | None:
         if not isinstance(result, int):

@@ -20,7 +20,7 @@ from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession
 T = TypeVar("T")
 
 
-def persistently(session: ZooKeeperSession, attempt: Callable[[], T], *, seconds: float, done: str) -> T:
+def retry_lost_connections(session: ZooKeeperSession, attempt: Callable[[], T], *, seconds: float, done: str) -> T:
     """Call ``attempt`` until it ends without one of `CONNECTION_ERRORS` and without kazoo's time-out. Returns its
     result.
 

@@ -9,7 +9,7 @@ from kazoo.exceptions import BadVersionError, ConnectionLoss, KazooException, No
 
 from migrator.errors import OperatorError
 from migrator.zookeeper.bulk import RETRY_SECONDS
-from migrator.zookeeper.lost_connections import persistently
+from migrator.zookeeper.lost_connections import retry_lost_connections
 from migrator.zookeeper.ops import Applied, Delete, Unknown
 from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter, split_ops
@@ -41,7 +41,7 @@ def remove(
     for part in split_ops(deletes, ops_max=TOGETHER_MAX):
         request = _Removal(session, part, retry_seconds)
         try:
-            persistently(session, request.attempt, seconds=retry_seconds, done="written")
+            retry_lost_connections(session, request.attempt, seconds=retry_seconds, done="written")
         finally:
             removed += request.removed
             told(removed)

@@ -75,8 +75,10 @@ async def try_doors(cluster: Cluster, report: DrillReport, phase: str) -> None:
 
 
 @asynccontextmanager
-async def besieged(cluster: Cluster, report: DrillReport, when: str, *, decided: bool = True) -> AsyncIterator[None]:
-    """While leaders change, the intruder requests changes from controllers without a pause. No controller may carry one
+async def under_attack(
+    cluster: Cluster, report: DrillReport, when: str, *, decided: bool = True
+) -> AsyncIterator[None]:
+    """The intruder requests changes from controllers without a pause while leaders change. No controller may carry one
     out, also before it knows the permissions.
 
     Nothing is done to a cluster in clear.
@@ -151,14 +153,14 @@ def _at_zookeeper(cluster: Cluster, security: Secured) -> Attempts:
         return shut_to_all("ZooKeeper", "no answer")
     result = NONE
     for what, stranger in strangers.items():
-        result += _stranger(server.port, what, stranger.client_context)
+        result += _unauthenticated(server.port, what, stranger.client_context)
     with zookeeper_client(security.session(cluster.zookeeper_hosts, certificate=INTRUDER)) as client:
         for what, forbidden in _FORBIDDEN:
             result += _forbidden(client, what, forbidden)
     return result
 
 
-def _stranger(port: int, what: str, context: ssl.SSLContext | None) -> Attempts:
+def _unauthenticated(port: int, what: str, context: ssl.SSLContext | None) -> Attempts:
     """One attempt without a valid identity; tried again while ZooKeeper neither answers nor ends the connection."""
     seen: list[str] = []
 

@@ -39,10 +39,10 @@ async def metadata_differences(
         return [f"broker {broker}: {error}"]
     finally:
         await client.close()
-    return [f"broker {broker}: {text}" for text in islice(_told(answer, image), MAX_EXAMPLES)]
+    return [f"broker {broker}: {text}" for text in islice(_compared(answer, image), MAX_EXAMPLES)]
 
 
-def _told(answer: Any, image: MetadataImage) -> Iterator[str]:
+def _compared(answer: Any, image: MetadataImage) -> Iterator[str]:
     told = {topic.name: topic for topic in answer.topics}
     if one_sided := told.keys() ^ set(image.topics.ids):
         yield f"topics that only one side has: {sorted(one_sided)[:MAX_EXAMPLES]}"

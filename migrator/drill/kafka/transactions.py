@@ -52,7 +52,7 @@ class Transactions:
 
     def start(self) -> None:
         """Begin, and wait for the first commit."""
-        _patiently(lambda: self._producer.init_transactions(CALL_SECONDS))
+        _retry(lambda: self._producer.init_transactions(CALL_SECONDS))
         self._thread.start()
         until("transactions are committed", lambda: self.activity.goes_on(LIVELY_SECONDS))
 
@@ -88,10 +88,10 @@ class Transactions:
             # it.
             if self._producer.flush(CALL_SECONDS) == 0:
                 self.written.add(number)
-            _patiently(lambda: self._producer.abort_transaction(CALL_SECONDS))
+            _retry(lambda: self._producer.abort_transaction(CALL_SECONDS))
             self.aborted.add(number)
         else:
-            _patiently(lambda: self._producer.commit_transaction(CALL_SECONDS))
+            _retry(lambda: self._producer.commit_transaction(CALL_SECONDS))
             self.committed.add(number)
         self.activity.note()
 
@@ -99,13 +99,13 @@ class Transactions:
         """Abort when the protocol requires it; otherwise a new producer fences the old one and ends its transaction."""
         try:
             if _error(failed).txn_requires_abort() or is_unknown_topic(failed):
-                _patiently(lambda: self._producer.abort_transaction(CALL_SECONDS))
+                _retry(lambda: self._producer.abort_transaction(CALL_SECONDS))
                 self.aborted.add(number)
                 return
             self.in_doubt.add(number)
             self.errors.append(str(failed))
             self._producer = Producer(self._configuration)
-            _patiently(lambda: self._producer.init_transactions(CALL_SECONDS))
+            _retry(lambda: self._producer.init_transactions(CALL_SECONDS))
         except KafkaException as error:
             self.in_doubt.add(number)
             self.errors.append(str(error))
@@ -144,7 +144,7 @@ def values_of(number: int) -> list[str]:
     return [f"{number}.{index}" for index in range(RECORDS)]
 
 
-def _patiently(call: Callable[[], None]) -> None:
+def _retry(call: Callable[[], None]) -> None:
     """Call again while the client says that this may help."""
     again = Retrying(
         retry=retry_if_exception(lambda error: isinstance(error, KafkaException) and _error(error).retriable()),

@@ -110,10 +110,10 @@ class LightBrokerSession:
     def _on_state(self, state: str) -> bool | None:
         """Create all ephemeral znodes again after the session has expired."""
         if state == KazooState.CONNECTED and not self._stopping.is_set():
-            self._client.handler.spawn(self._again)
+            self._client.handler.spawn(self._register_again)
         return None
 
-    def _again(self) -> None:
+    def _register_again(self) -> None:
         try:
             self._register()
             self._elect()
@@ -122,7 +122,7 @@ class LightBrokerSession:
 
     def _on_controller(self, _event: WatchedEvent) -> None:
         if not self._stopping.is_set():
-            self._again()
+            self._register_again()
 
     def _elect(self) -> None:
         """Stand for election if there is no controller; after a failure wait until `/controller` changes."""

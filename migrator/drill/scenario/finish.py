@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 
 from migrator.drill.cluster import WAIT_SECONDS, Cluster
-from migrator.drill.doors.every_door import besieged, try_doors
+from migrator.drill.doors.every_door import try_doors, under_attack
 from migrator.drill.probes import all_report, answers, dual_writing, log_tail, settled_metadata, until
 from migrator.drill.report import DrillReport
 from migrator.errors import ExitCode
@@ -27,7 +27,7 @@ async def finish(cluster: Cluster, report: DrillReport) -> None:
         await until(cluster, report, "dual-write goes on", lambda: dual_writing(cluster), seconds=WAIT_SECONDS)
     await try_doors(cluster, report, "brokers in KRaft mode")
     with report.step("Controllers restart without the migration"):
-        async with besieged(cluster, report, "while they restart"):
+        async with under_attack(cluster, report, "while they restart"):
             await cluster.end_migration(report)
         await until(
             cluster, report, "every controller reports Finished", lambda: all_report(cluster, FINISHED),

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from migrator.drill.cluster import WAIT_SECONDS, Cluster, ClusterOptions, ControllerProcess
-from migrator.drill.doors.every_door import besieged, try_doors
+from migrator.drill.doors.every_door import try_doors, under_attack
 from migrator.drill.phases import phases
 from migrator.drill.probes import (
     StopAtClaim,
@@ -138,7 +138,7 @@ class _Drill:
 
     async def quorum(self) -> None:
         with self._report.step("The quorum waits for the last broker"):
-            async with besieged(self._cluster, self._report, "from their first start on", decided=False):
+            async with under_attack(self._cluster, self._report, "from their first start on", decided=False):
                 await self._cluster.start_quorum(self._report)
                 await until(
                     self._cluster, self._report, "every controller is MigrationIneligible",
@@ -165,7 +165,7 @@ class _Drill:
             begin = asyncio.get_running_loop().time()
             if self._options.rollback_at == COPYING:
                 return await self._join_last_broker(trap)
-            async with besieged(self._cluster, self._report, "during the copy"):
+            async with under_attack(self._cluster, self._report, "during the copy"):
                 await self._join_last_broker(trap)
             await until(
                 self._cluster, self._report, "the leader dual-writes",
@@ -277,7 +277,7 @@ class _Drill:
         """``kill -9`` the leader, wait until the next one reaches the same state, start the killed one again."""
         leader = await leader_of(self._cluster)
         copied = self._options.kill_leader_at != INELIGIBLE
-        async with besieged(self._cluster, self._report, "from the leader's death on", decided=copied):
+        async with under_attack(self._cluster, self._report, "from the leader's death on", decided=copied):
             await asyncio.to_thread(leader.kill)
             await self._recover(leader, recovered)
 

@@ -12,7 +12,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.doors import intruder
-from migrator.drill.doors.every_door import besieged
+from migrator.drill.doors.every_door import under_attack
 from migrator.drill.doors.intruder import (
     NONE,
     AccessVerdict,
@@ -173,7 +173,7 @@ async def test_who_was_let_in_is_named_also_when_the_drill_fails_meanwhile(tmp_p
 
     async def fails() -> None:
         with report.step("the copy"):
-            async with besieged(cluster, report, "during the copy"):
+            async with under_attack(cluster, report, "during the copy"):
                 await obedient.again.wait()  # so the first answer was counted
                 raise DrillFailedError("nobody can write")
 

@@ -46,14 +46,14 @@ def test_silence_refuses_nobody_and_is_asked_again(server_does: list[str], found
                     connection.close()
 
         served = serving.submit(serve)
-        assert every_door._stranger(server.getsockname()[1], "strange", None) == found
+        assert every_door._unauthenticated(server.getsockname()[1], "strange", None) == found
         served.result()
 
 
 def test_silence_for_long_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intruder, "PATIENCE_SECONDS", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        found = every_door._stranger(server.getsockname()[1], "strange", None)
+        found = every_door._unauthenticated(server.getsockname()[1], "strange", None)
     assert (found.count, found.let_in, len(found.unproved)) == (1, (), 1)
 
 
