@@ -85,6 +85,8 @@ class ChangeRules:
         self._active.difference_update(context.sessions.being_fenced)
         self._recovery = supports(image, MinLevel.LEADER_RECOVERY)
         self.has_directories = supports(image, MinLevel.DIRECTORY_ASSIGNMENT)
+        # Brokers before 3.6 need a new leader epoch when the ISR shrinks (KAFKA-15021), and so do brokers in ZooKeeper
+        # mode (``PartitionChangeBuilder.triggerLeaderEpochBumpForIsrShrinkIfNeeded``).
         self.bumps_on_shrink = zk_brokers_allowed(image, context) or not supports(
             image, MinLevel.NO_LEADER_EPOCH_BUMP_ON_ISR_SHRINK
         )
@@ -120,7 +122,7 @@ class ChangeRules:
             _loses(partition.replicas, wanted.replicas)
             or (self.bumps_on_shrink and isr is not None and _loses(partition.isr, isr))
         ):
-            named = partition.leader
+            named = partition.leader  # a record that names the same leader raises the leader epoch
         changed = (
             isr,
             named,
@@ -136,6 +138,7 @@ class ChangeRules:
         """The leader, and whether its election is unclean."""
         candidates = wanted.replicas
         if election is Election.PREFERRED:
+            # Without the preferred replica the present leader stays (``PartitionChangeBuilder.electPreferredLeader``).
             candidates = (*wanted.replicas[:1], partition.leader, *wanted.replicas[1:])
         elif partition.leader in wanted.isr and self.can_lead(partition.leader, partition):
             return partition.leader, False

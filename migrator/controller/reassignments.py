@@ -112,6 +112,8 @@ def _find(image: MetadataImage, wanted: WantedAssignment) -> tuple[Uuid, Partiti
 
 
 def _target(partition: PartitionRegistration, replicas: tuple[int, ...]) -> PartitionTarget:
+    # Kafka sorts both sets. The replicas to remove come last, and stay until the others are in sync
+    # (``PartitionReassignmentReplicas``).
     removing = tuple(sorted(set(partition.replicas) - set(replicas)))
     adding = tuple(sorted(set(replicas) - set(partition.replicas)))
     return PartitionTarget(replicas=replicas + removing, removing=removing or None, adding=adding or None)

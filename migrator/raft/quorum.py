@@ -88,8 +88,9 @@ class Quorum:
         self.state = self._state_at_boot(stored)
 
     def _state_at_boot(self, stored: ElectionState) -> RoleState:
-        """Continue in the role in which the last process ended. A leader continues as resigned: unsynced records of its
-        epoch may be lost, and their offsets must not be written again in the same epoch."""
+        """Continue in the role in which the last process ended (``QuorumState.initialize``). A leader continues as
+        resigned: unsynced records of its epoch may be lost, and their offsets must not be written again in the same
+        epoch."""
         deadline = self.election_deadline()
         if stored.epoch < self.epoch:
             return Unattached(deadline)

@@ -94,14 +94,14 @@ def locate(log: LogView, offset: int, last_epoch: int) -> FetchPosition:
 
 
 def leader_error(quorum: Quorum, epoch: int) -> ErrorCode:
-    """Why a request that only the leader of ``epoch`` can answer is refused."""
+    """Why a request that only the leader of ``epoch`` can answer is refused (``validateLeaderOnlyRequest``)."""
     if epoch < quorum.epoch:
         return ErrorCode.fenced_leader_epoch
     if epoch > quorum.epoch:
         return ErrorCode.unknown_leader_epoch
     if not isinstance(quorum.state, Leader):
         return ErrorCode.not_leader_or_follower
-    # While it hands over, the leader still answers: the successor has to fetch the rest of the log.
+    # Unlike Kafka's leader, this one still answers while it hands over: the successor has to fetch the rest of the log.
     if quorum.is_shutting_down and quorum.state.handover is None:
         return ErrorCode.broker_not_available
     return ErrorCode.none
@@ -123,6 +123,7 @@ def handle_fetch(quorum: Quorum, context: Hashable, request: FetchRequest) -> No
     has_news = not position.is_valid or request.fetch_offset < quorum.log.end_offset()
     if position.is_valid and progress is not None:
         has_news |= _note_fetch(quorum, leader, progress, request.fetch_offset)
+    # Kafka's purgatory has no limit, so clients could make the leader keep any number of waiting fetches.
     if has_news or request.max_wait_ms == 0 or len(leader.parking.waiting) >= quorum.config.max_parked_fetches:
         _answer(quorum, leader, context, request, position)
     else:
