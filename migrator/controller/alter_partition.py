@@ -146,8 +146,8 @@ def _fault(
     partition: PartitionRegistration,
     wanted: WantedPartition,
 ) -> ErrorCode | None:
-    """The error of the first failing check, in Kafka's order (``validateAlterPartitionData``). Epochs above this node's show that
-    it no longer leads."""
+    """The error of the first failing check, in Kafka's order (``validateAlterPartitionData``). Epochs above this node's
+    show that it no longer leads."""
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
         return ErrorCode.not_controller
     if wanted.leader_epoch < partition.leader_epoch:
