@@ -132,10 +132,10 @@ UNKNOWN_LAG = -1
 
 @value
 class WriteBehindStatus:
-    """``lag_records``: `UNKNOWN_LAG` while the changes that the earlier leader left unwritten are unknown. ``lag_ms``: how
-    long the oldest record has waited, without the time in which a comparison made progress. ``blocked_ms``: how long
-    writes have waited for ZooKeeper in total. ``versions_missing``: how many sets of partition states are still to be
-    made, which only raise their versions; ``versions_seconds``: about how long they take. -1: not known yet."""
+    """``lag_records``: `UNKNOWN_LAG` while the changes that the earlier leader left unwritten are unknown. ``lag_ms``:
+    how long the oldest record has waited, without the time in which a comparison made progress. ``blocked_ms``: how
+    long writes have waited for ZooKeeper in total. ``versions_missing``: how many sets of partition states are still
+    to be made, which only raise their versions; ``versions_seconds``: about how long they take. -1: not known yet."""
 
     lag_records: int
     lag_ms: int

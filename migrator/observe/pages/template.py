@@ -13,7 +13,7 @@ from migrator.observe.printable import printable
 
 @cache
 def template(path: Path) -> Template:
-    """The program's template in this file, compiled once. It may include files of the page's directory, and of this one."""
+    """The template in this file, compiled once. It may include files of the page's directory, and of this one."""
     environment = Environment(
         loader=FileSystemLoader([path.parent, Path(__file__).parent]),
         autoescape=True,
