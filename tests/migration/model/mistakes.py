@@ -31,7 +31,7 @@ from migrator.zookeeper import leadership
 from migrator.zookeeper.ops import ANY_VERSION, Applied, Check, MultiOutcome, Op, SetData, Unknown
 from migrator.zookeeper.znodes.migration import encode_migration
 from migrator.zookeeper.znodes.paths import CONTROLLER_EPOCH, MIGRATION
-from tests.migration.model import world as model_world
+from tests.migration.model import cluster as model_cluster
 
 
 def set_the_mark_unconditionally_in_the_claim(patch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def overlook_what_is_under_way_when_a_reconcile_begins(patch: pytest.MonkeyPatch
 
 
 def skip_the_reconcile_at_the_takeover(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(model_world, "compare", lambda *_: [])
+    patch.setattr(model_cluster, "compare", lambda *_: [])
 
 
 def resume_whatever_the_mark_says(patch: pytest.MonkeyPatch) -> None:
