@@ -35,18 +35,18 @@ NO_OP = encode(NoOpRecord(), 0)
 NO_OPS = 3 * TURN_RECORDS
 BIG_BATCHES = 2
 BIG_RECORDS = 3 * TURN_RECORDS
-VALUE = "v" * 250
-"""All batches together do not fit into one answer."""
+LONG_VALUE = "v" * 250
+"""Batches with it do not fit into one answer."""
 STOCK_BYTES = 100_001
 """Where the answer of the leader ends: a stock one counts bytes, not batches."""
 
 
-def history(small: int = NO_OPS, big: int = BIG_BATCHES) -> bytes:
+def history(small: int = NO_OPS, big: int = BIG_BATCHES, value: str = "") -> bytes:
     """A log of one epoch: its metadata.version, a few batches of many records, and many of one."""
     batches = [build_batch([encode(FeatureLevelRecord(FEATURE_NAME, LEVEL), 0)], timestamp_ms=1, leader_epoch=1)]
     offset = 1
     for number in range(big):
-        records = [ConfigRecord(ConfigResourceType.BROKER, "", f"k{i}", f"{VALUE}{number}") for i in range(BIG_RECORDS)]
+        records = [ConfigRecord(ConfigResourceType.BROKER, "", f"k{i}", f"{value}{number}") for i in range(BIG_RECORDS)]
         batches.append(build_batch(encode_all(records, LEVEL), timestamp_ms=1, base_offset=offset, leader_epoch=1))
         offset += len(records)
     for _ in range(small):
@@ -108,7 +108,7 @@ async def test_a_fetch_that_ends_within_a_batch_is_taken_up_to_there(
 
 
 async def test_no_turn_of_the_loop_does_more_than_its_share(tmp_path: Path) -> None:
-    data = history()
+    data = history(value=LONG_VALUE)
     assert len(data) > reads.READ_BYTES_MAX
     quorum = Quorum(tmp_path, data)
     leader = await quorum.lead()
