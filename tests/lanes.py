@@ -35,6 +35,7 @@ HEAVY = {
     "tests/migration/model/": "every order of things; the first test that asks for a search makes it",
     "tests/node/test_turns.py": "lines of every request of a large cluster are counted",
     "tests/parts/test_kafka.py": "the one stock controller that is formatted by Kafka's own tool",
+    "tests/raft/test_exhaustive.py": "most responses end the download that they answer, so it is begun again for each",
     "tests/rehearse/test_command.py": "each command reads a whole cluster in a process of its own",
     "tests/simulation/": "seeds of whole controllers, in processes of their own",
     "tests/verify/": "the tests of one Spark",
