@@ -246,7 +246,6 @@ def _ids(voters: str) -> str:
 
 
 def render(found: VotersDescription) -> RenderableType:
-    """The description for the terminal."""
     leader = (
         "nobody leads ('migrator status' says who does not answer)"
         if found.leader_id < 0

@@ -33,7 +33,6 @@ PAGE = "rollout-report.html"
 
 
 def report_options(function: Command) -> Command:
-    """Options of the command."""
     function = click.option("--json", "as_json", is_flag=True, help="Print the same as JSON, and write no page.")(
         function
     )

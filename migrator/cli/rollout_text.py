@@ -242,7 +242,6 @@ def _remedy_lines(standing: Standing) -> Iterator[str]:
 
 
 def holder_line(holder: LockHolder) -> str:
-    """The holder of the lock."""
     since = utc(holder.since_ms, "Z")
     return printable(f"rollout {holder.rollout}, {holder.owner} on {holder.host}, since {since}{holder.place}")
 

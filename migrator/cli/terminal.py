@@ -27,7 +27,6 @@ PRINTERS = ("click.utils", "rich.console")
 
 
 def say(line: str, *, err: bool = False) -> None:
-    """Print one line."""
     click.echo(printable(without_looked_up(line) if err else line), err=err)
 
 
@@ -121,22 +120,18 @@ class _Lasting(io.TextIOBase):
         return self._stream.encoding
 
     def write(self, text: str) -> int:
-        """See `io.TextIOBase`."""
         with without_reader():
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """See `io.TextIOBase`."""
         with without_reader():
             self._stream.flush()
 
     def isatty(self) -> bool:
-        """See `io.TextIOBase`."""
         return self._stream.isatty()
 
     def fileno(self) -> int:
-        """See `io.TextIOBase`."""
         return self._stream.fileno()
 
 

@@ -404,7 +404,6 @@ CHECKS: tuple[Callable[[Settings], Iterator[Problem]], ...] = (
 
 
 def _accepts_scram_only(settings: Settings) -> bool:
-    """Whether the listener for brokers accepts only SCRAM."""
     mechanisms = settings.mechanisms_of(settings.controller_listeners[0])
     return _uses_sasl(settings) and all(name.upper().startswith("SCRAM-") for name in mechanisms)
 

@@ -8,7 +8,7 @@ randomness, soft state), and returns a `decision.Decision`: the response, and th
 
 **Contract.** `migrator.apis` calls the decisions for requests, `schedule.Schedule` those that are due by the clock. The
 caller holds the right to write from the decision to the append, so no other records come between them. It answers only
-after the records are committed and published. Decisions may run on another thread than the event loop, since images do
+after the records are committed and published. Decisions may run off the event loop, since images do
 not change. Error codes and messages are Kafka's where Kafka has them.
 
 **What always holds.** The records of an atomic decision are in one batch: all or nothing. A refused part leaves no

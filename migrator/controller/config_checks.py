@@ -151,7 +151,6 @@ class _Effective:
         self._defaults = defaults
 
     def text(self, key: str) -> str:
-        """The value as text."""
         return self._own[key] if key in self._own else self._defaults.resolve(key, _TOPIC[key][2]).value or ""
 
     def number(self, key: str) -> int:

@@ -67,7 +67,6 @@ def _iterations(parts: Mapping[str, str]) -> int:
 
 
 def _salted(parts: Mapping[str, str], algorithm: str, iterations: int, fresh_salt: bytes) -> tuple[bytes, bytes]:
-    """Salt and salted password."""
     password, ready = parts.get("password"), parts.get("saltedpassword")
     if (password is None) == (ready is None):
         raise ValueError("it has to have either password or saltedpassword")

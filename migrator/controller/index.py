@@ -74,18 +74,15 @@ class PartitionSet:
         return not self._bits
 
     def copy(self) -> PartitionSet:
-        """A copy."""
         made = PartitionSet()
         made._bits = self._present()
         return made
 
     def update(self, other: PartitionSet) -> None:
-        """Add all partitions of the other set."""
         for topic_id, bits in other._present().items():
             self.add(topic_id, bits)
 
     def without(self, other: PartitionSet) -> PartitionSet:
-        """A new set without the partitions of the other one."""
         left, others, gone = PartitionSet(), other._bits.get, self._gone
         left._bits = {
             topic_id: rest
@@ -329,7 +326,6 @@ def _note(left: _Bits, joined: _Bits, before: tuple[int, ...], after: tuple[int,
 def _move(
     sets: defaultdict[int, PartitionSet], topic_id: Uuid, left: Mapping[int, int], joined: Mapping[int, int]
 ) -> None:
-    """Move partitions of a topic between the sets of brokers."""
     for broker_id, bits in joined.items():
         if broker_id != NOBODY:
             sets[broker_id].add(topic_id, bits)

@@ -124,7 +124,6 @@ class _Racks:
         return tuple(replicas)
 
     def _leader(self) -> tuple[int, int]:
-        """The first rack from the offset on that has an unfenced broker, and that broker."""
         for step in range(len(self._racks)):
             rack = (self._offset + step) % len(self._racks)
             broker = self._racks[rack].unfenced.next(self._round)

@@ -96,7 +96,6 @@ class Sessions:
         self._active_ms = 0
 
     def get(self, broker_id: int) -> BrokerSession | None:
-        """The broker's session."""
         return self._by_broker.get(broker_id)
 
     def begin(self, image: MetadataImage, now_ms: int) -> None:
@@ -280,7 +279,6 @@ class Sessions:
         )
 
     def _ends_ms(self, session: BrokerSession) -> int:
-        """The end of a broker's session."""
         ends_ms, answered_ms = session.last_contact_ms + self._timeout_ms, session.answered_ms
         if answered_ms is None or answered_ms == NEVER:
             return ends_ms

@@ -199,7 +199,6 @@ class ControllerProcess:
 
 
 async def statuses_of(controllers: Sequence[ControllerProcess]) -> dict[int, Status]:
-    """The statuses of the controllers that answer, by node id."""
     answers = await asyncio.gather(*(controller.status() for controller in controllers))
     return {
         controller.node_id: status

@@ -188,7 +188,6 @@ def controller_claim(client: KazooClient) -> ControllerClaim | None:
 
 
 async def broker_leads(cluster: Cluster) -> bool:
-    """Whether a broker is the ZooKeeper controller."""
 
     def look() -> bool:
         with cluster.zookeeper_client() as client:
@@ -230,7 +229,6 @@ def partition_count(metadata: Mapping[str, bytes | None]) -> int:
 
 
 def highest_state_epoch(client: KazooClient) -> int:
-    """The highest controller epoch in any partition state."""
     highest = 0
     for topic in client.get_children(paths.TOPICS):
         try:

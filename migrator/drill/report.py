@@ -63,8 +63,6 @@ class DrillCheck:
 
 @dataclass(slots=True)
 class DrillStep:
-    """One step of the drill."""
-
     name: str
     seconds: float = 0.0
     checks: list[DrillCheck] = field(default_factory=list)

@@ -178,7 +178,6 @@ class ClaimedPlace:
             raise self._used(client, others)
 
     def _used(self, client: KazooClient, names: list[str]) -> OperatorError:
-        """The error of a place that is in use."""
         chroot = self.place.chroot
         mark = _data(client, chroot + paths.DRILL)
         if mark is not None and mark != self._mark:

@@ -172,7 +172,6 @@ class SettingsBuilder:
         self.configs.clear(ConfigResource(ConfigResourceType.TOPIC, topic))
 
     def set_quota(self, record: ClientQuotaRecord) -> None:
-        """Set or remove one quota of an entity."""
         entity = frozenset(record.entity)
         if record.remove:
             self.quotas.discard(entity, record.key)

@@ -153,7 +153,6 @@ class TopicsImage:
     """Updated with each replayed record, because counting millions of partitions at once takes too long."""
 
     def by_name(self, name: str) -> TopicImage | None:
-        """The topic of that name, or None."""
         topic_id = self.ids.get(name)
         return None if topic_id is None else self.by_id[topic_id]
 

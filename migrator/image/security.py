@@ -79,7 +79,6 @@ class SecurityBuilder:
 
 
 def acl_record(acl_id: Uuid, acl: Acl) -> AccessControlEntryRecord:
-    """The record of an access control entry."""
     return AccessControlEntryRecord(
         id=acl_id,
         resource_type=acl.resource_type,
@@ -93,7 +92,6 @@ def acl_record(acl_id: Uuid, acl: Acl) -> AccessControlEntryRecord:
 
 
 def scram_record(key: ScramKey, credential: ScramCredential) -> UserScramCredentialRecord:
-    """The record of a SCRAM credential."""
     return UserScramCredentialRecord(
         name=key.user,
         mechanism=key.mechanism,
@@ -105,7 +103,6 @@ def scram_record(key: ScramKey, credential: ScramCredential) -> UserScramCredent
 
 
 def token_record(token: DelegationToken) -> DelegationTokenRecord:
-    """The record of a delegation token."""
     return DelegationTokenRecord(
         owner=token.owner,
         requester=token.requester,

@@ -88,7 +88,6 @@ def _cluster(image: MetadataImage, level: int) -> Iterator[rec.MetadataRecord]:
 
 
 def controller_record(item: ControllerRegistration) -> rec.RegisterControllerRecord:
-    """The record of a controller's registration."""
     return rec.RegisterControllerRecord(
         controller_id=item.controller_id,
         incarnation_id=item.incarnation_id,
@@ -162,13 +161,11 @@ def _settings(image: MetadataImage) -> Iterator[Step]:
 
 
 def config_records(resource: ConfigResource, config: Mapping[str, str]) -> Iterator[rec.ConfigRecord]:
-    """The records of a resource's configuration."""
     for key, text in sorted(config.items()):
         yield rec.ConfigRecord(resource.resource_type, resource.name, key, text)
 
 
 def quota_records(entity: QuotaKey, quotas: Mapping[str, float]) -> Iterator[rec.ClientQuotaRecord]:
-    """The records of an entity's quotas."""
     for key, number in sorted(quotas.items()):
         yield rec.ClientQuotaRecord(_sorted_entity(entity), key, number, remove=False)
 

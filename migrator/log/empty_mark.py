@@ -28,8 +28,6 @@ class Beginning(Enum):
 
 
 class EmptyMark:
-    """The mark in one log directory."""
-
     def __init__(self, log_directory: Path) -> None:
         self._path = log_directory / FILE_NAME
 

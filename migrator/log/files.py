@@ -55,7 +55,6 @@ def sync_directory(directory: Path) -> None:
 
 
 def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
-    """Write all the data at a position."""
     view = memoryview(data)
     while view:
         written = machine().write(descriptor, view, position)

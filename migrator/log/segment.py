@@ -263,6 +263,5 @@ def _changed(path: Path, error: CorruptRecordsError) -> StorageError:
 
 
 def close_all(segments: Iterable[Segment]) -> None:
-    """Close all segments."""
     for segment in segments:
         segment.close()

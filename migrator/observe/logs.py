@@ -67,7 +67,6 @@ class ZooKeeperClientWarnings(logging.Filter):
         self._said: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is logged."""
         if record.levelno > logging.WARNING or record.name.partition(".")[0] != "kazoo":
             return True
         text, now = record.getMessage(), self._clock()

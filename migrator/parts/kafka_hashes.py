@@ -46,7 +46,6 @@ def read_hashes(file: Path = LIST) -> dict[str, dict[str, str]]:
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
-    """The hash of each jar in the folder, by file."""
     found = {}
     for jar in sorted(folder.glob("*.jar")):
         with jar.open("rb") as content:

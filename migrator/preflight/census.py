@@ -57,7 +57,6 @@ def sample_of(names: Iterable[str]) -> Sample:
 
 
 def merged(samples: Iterable[Sample]) -> Sample:
-    """All of them as one."""
     all_of_them = tuple(samples)
     names = (name for sample in all_of_them for name in sample.examples)
     return Sample(sum(sample.count for sample in all_of_them), tuple(names)[:EXAMPLES_MAX])

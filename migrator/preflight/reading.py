@@ -154,8 +154,6 @@ class _Port:
 
 
 class ZooKeeperReading:
-    """One reading on one session."""
-
     def __init__(self, session: ZooKeeperSession, encoder: PasswordEncoder, tell: Tell) -> None:
         self._session = session
         self._source = Surveyor(session)

@@ -43,7 +43,6 @@ class Progress:
 
     @property
     def key(self) -> tuple[int, Uuid]:
-        """Its id and directory."""
         return self.replica_id, self.directory_id
 
     def is_silent(self, now: int) -> bool:
@@ -128,7 +127,6 @@ class Replicas:
         return known
 
     def all(self) -> Iterator[Progress]:
-        """Voters and observers."""
         yield from self.voters.values()
         yield from self.observers.values()
 

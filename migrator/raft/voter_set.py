@@ -57,7 +57,6 @@ class VoterSet:
         return len(self.voters)
 
     def find(self, voter_id: int) -> DynamicVoter | None:
-        """The voter of that id."""
         for voter in self.voters:  # a loop is fast enough for a few voters, and is called several times a message
             if voter.voter_id == voter_id:
                 return voter
@@ -78,7 +77,6 @@ class VoterSet:
         return self.of((*(other for other in self.voters if other.voter_id != voter.voter_id), voter))
 
     def without(self, voter_id: int) -> VoterSet:
-        """The set without a voter."""
         return self.of(other for other in self.voters if other.voter_id != voter_id)
 
 

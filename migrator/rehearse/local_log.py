@@ -86,7 +86,6 @@ class LocalLog:
         return self._loader.published
 
     async def write_snapshot(self, image: MetadataImage) -> None:
-        """Write the image as a snapshot into the log's directory."""
         await write_snapshot(self.directory, image)
 
     def close(self) -> None:

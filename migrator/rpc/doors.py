@@ -12,8 +12,6 @@ from migrator.values import value
 
 
 class CallerRole(StrEnum):
-    """The role of a caller."""
-
     VOTER = "voter"
     """A certificate of ``migrator.grpc.voter.principals``."""
     OPERATOR = "operator"

@@ -109,7 +109,6 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
         self._source = source
 
     def register(self, server: grpc.aio.Server) -> None:
-        """Add this service to a server."""
         operator_pb2_grpc.add_OperatorServicer_to_server(self, server)  # type: ignore[no-untyped-call]
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802, ARG002 (names of the proto)

@@ -106,7 +106,6 @@ class QuorumService(quorum_pb2_grpc.QuorumServicer):
         self._on_violation = on_violation
 
     def register(self, server: grpc.aio.Server) -> None:
-        """Add this service to a server."""
         quorum_pb2_grpc.add_QuorumServicer_to_server(self, server)  # type: ignore[no-untyped-call]
 
     async def Vote(self, request: Any, context: Any) -> Any:  # noqa: N802 (names of quorum.proto)

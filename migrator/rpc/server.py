@@ -79,7 +79,6 @@ class GrpcServer:
             ) from error
 
     async def start(self) -> None:
-        """Serve."""
         await self._server.start()
 
     async def close(self, grace: float = 0.5) -> None:

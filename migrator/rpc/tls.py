@@ -84,7 +84,6 @@ class TlsFiles:
 
     @property
     def paths(self) -> tuple[Path, Path, Path]:
-        """Certificate, key, CA."""
         return self.certificate, self.key, self.authority
 
     def read(self) -> Material:

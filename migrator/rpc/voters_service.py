@@ -39,7 +39,6 @@ class VotersService(voters_pb2_grpc.VotersServicer):
         self._source = source
 
     def register(self, server: grpc.aio.Server) -> None:
-        """Add this service to a server."""
         voters_pb2_grpc.add_VotersServicer_to_server(self, server)  # type: ignore[no-untyped-call]
 
     async def Reassign(self, request: Any, context: Any) -> Any:  # noqa: N802 (names of the proto)

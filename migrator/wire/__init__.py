@@ -14,7 +14,7 @@ messages of `migrator.raft`, `observer` reads a quorum's log from outside, and `
 ZooKeeper-era controller. `security`, `tls`, `stores` and ``*_settings`` read Kafka's own keys.
 
 **Contract.** The listener calls ``handler.handle(context, body)`` on the event loop, once for each request, and sends
-the response that it returns. Big messages are decoded and encoded on other threads than the loop (`aside`). A client
+the response that it returns. Big messages are decoded and encoded off the event loop (`aside`). A client
 call::
 
     client = KafkaClient(...)

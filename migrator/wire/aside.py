@@ -1,4 +1,4 @@
-"""Runs long work on other threads than the event loop: decoding of big messages, and decisions about them.
+"""Runs long work off the event loop: decoding of big messages, and decisions about them.
 
 There are a few lanes of one thread each. Work waits only for other work in its lane, so a frame of 100 MB does not
 delay an operator's request. The threads hold the interpreter for short times only (`take_short_turns`): the event loop
@@ -90,7 +90,6 @@ class Lanes:
         return lane
 
     def of_size(self, size: int = 0) -> Lane:
-        """The lane for a message of ``size`` bytes."""
         return self._messages if size <= BIG_BYTES else self._big_messages
 
     async def close(self) -> None:

@@ -353,7 +353,6 @@ class Room:
         return not mine or (self._slots is None and mine + want.amount <= self.limit // 2)
 
     def _other_bytes_of_caller(self, want: Want) -> int:
-        """The bytes that the other charges of its caller hold."""
         same = want.charge.room is self and want.charge.caller == want.caller
         return self._by_caller[want.caller] - (want.charge.held if same else 0)
 
@@ -405,7 +404,6 @@ class Book:
         return sum(room.held for room in self.rooms.values())
 
     def room(self, caller: Caller, stage: Stage) -> Room:
-        """The room for this caller's requests in that stage."""
         return self.rooms[caller.share.part, stage]
 
     def cut_off_slow(self) -> bool:

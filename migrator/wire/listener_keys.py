@@ -8,8 +8,6 @@ from migrator.config.types import trimmed
 
 
 class ListenerKeys:
-    """The keys of one listener."""
-
     def __init__(self, properties: Mapping[str, str], listener: str) -> None:
         self.listener = listener
         self._properties = properties

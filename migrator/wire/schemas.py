@@ -146,7 +146,6 @@ def decode_request_header(frame: bytes | bytearray | memoryview) -> tuple[Reques
 
 
 def encode_request_header(header: RequestHeader) -> Chunks:
-    """Encode the header of a request."""
     rest = _behind_correlation(header.api_key, header.api_version, header.client_id)
     return [_PREFIX.pack(header.api_key, header.api_version, header.correlation_id), rest]
 

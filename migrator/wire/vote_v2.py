@@ -55,8 +55,6 @@ class PartitionData(_InRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicData(_InRequest):
-    """The metadata topic."""
-
     topic_name: TopicName = field(metadata={"kafka_type": "string"})
     partitions: tuple[PartitionData, ...]
 
@@ -95,8 +93,6 @@ class ResponsePartitionData(_InResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseTopicData(_InResponse):
-    """The metadata topic."""
-
     topic_name: TopicName = field(metadata={"kafka_type": "string"})
     partitions: tuple[ResponsePartitionData, ...]
 

@@ -76,7 +76,6 @@ class Secrets:
         return len(self._known)
 
     def find(self, text: bytes) -> set[SecretKind]:
-        """The kinds of secrets in the text."""
         return {self._known[match.group()] for match in self._any.finditer(text)}
 
 

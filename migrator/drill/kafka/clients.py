@@ -83,7 +83,6 @@ class Admin:
         again(lambda: self.wait(self.client.create_topics([NewTopic(name, partitions, replicas, config=keys)])))
 
     def delete(self, name: str) -> None:
-        """Delete a topic."""
         self.wait(self.client.delete_topics([name]))
 
     def topics(self) -> dict[str, list[int]]:
@@ -92,7 +91,6 @@ class Admin:
         return {name: [part.leader for part in topic.partitions.values()] for name, topic in found.items()}
 
     def replicas(self, name: str) -> dict[int, list[int]]:
-        """The replicas of a topic, by partition."""
         found = self.client.list_topics(name, timeout=ANSWER_SECONDS).topics[name].partitions
         return {number: partition.replicas for number, partition in found.items()}
 

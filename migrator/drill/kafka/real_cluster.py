@@ -92,7 +92,6 @@ class RealCluster(Cluster):
         """Whether the rollout lets Kafka's controllers take over."""
 
     def use_controllers(self, controllers: Sequence[ControllerProcess]) -> None:
-        """These are the cluster's controllers from now on (see `Cluster`)."""
         super().use_controllers(controllers)
         self._kafka.controllers, self._kafka.controller_addresses = self.controllers, [*self.addresses]
 
@@ -128,7 +127,6 @@ class RealCluster(Cluster):
         report.meter = self._traffic.meter
 
     async def prepare(self, report: DrillReport, *, hand_over: bool) -> Mapping[str, Any]:
-        """Write the inventory, show the plan, and begin the rollout with the rehearsal (see `Cluster`)."""
         self._hands_over = hand_over and takes_over(self._kafka.kafka.version)
         for controller in self.controllers:
             await asyncio.to_thread(controller.write_properties)
@@ -149,35 +147,28 @@ class RealCluster(Cluster):
             return rehearsal
 
     async def start_quorum(self, report: DrillReport) -> None:
-        """The rollout formats the controllers, and starts them (see `Cluster`)."""
         await self._desk.go(report, "resume", "--until", "start")
 
     async def migrate_first_brokers(self, report: DrillReport) -> None:
-        """All brokers but the last one run in migration mode when it returns (see `Cluster`)."""
         if len(self.broker_ids) > 1:
             await self._desk.go(report, "resume", "--pause-after", f"migrate/{self._name(self.broker_ids[-2])}")
 
     async def migrate_last_broker(self, report: DrillReport) -> None:
-        """The last one runs in migration mode, too, and the copy is complete (see `Cluster`)."""
         await self._desk.go(report, "resume", "--until", "copy")
 
     async def soak(self, report: DrillReport) -> None:
-        """Write to both sides for a while, and compare them (see `Cluster`)."""
         with report.step("Soak: both sides are written, and stay equal"):
             await self._desk.go(report, "resume", "--until", "soak")
             report.none_of("differences", self._desk.verdict(Phase.SOAK)["differences"])
 
     def doors(self) -> Doors:
-        """The doors of brokers, controllers and ZooKeeper, as they are now (see `Cluster`)."""
         kafka = self._kafka
         return Doors(kafka.broker_addresses, kafka.addresses_between_brokers, kafka.running_controllers(), ORDERS)
 
     def workload(self) -> Workload:
-        """Changes of every kind; brokers forward them to the controller, or refuse them themselves (see `Cluster`)."""
         return Workload(self._channel("workload"), self.broker_ids, seed=1, forwarded=True)
 
     async def differences(self, image: MetadataImage) -> list[str]:
-        """A sentence for each thing that brokers, at rest, do not know or hold as the image says (see `Cluster`)."""
         found = []
         for broker, (host, port) in self._kafka.broker_addresses.items():
             security = self.security.at_brokers(OPERATOR)
@@ -186,18 +177,15 @@ class RealCluster(Cluster):
         return found
 
     def violations(self, image: MetadataImage) -> Mapping[str, Sequence[str]]:
-        """The violations that each broker or client has seen (see `Cluster`)."""
         return {
             node.name: image_comparison.violations(node.process.output_text(), node.directory / "data", image)
             for node in self._kafka.brokers.values()
         }
 
     async def roll_to_kraft(self, report: DrillReport) -> None:
-        """One broker after the other restarts in KRaft mode (see `Cluster`)."""
         await self._desk.go(report, "resume", "--until", "kraft")
 
     async def end_migration(self, report: DrillReport) -> None:
-        """Compare both sides once more; then restart one controller after the other (see `Cluster`)."""
         until_there = ("--until", "finish") if self._hands_over else ()  # else nothing but the archive comes behind it
         await self._desk.go(report, "resume", *until_there, "--yes")
         report.none_of("differences", self._desk.verdict(Phase.VERIFY)["differences"])
@@ -205,19 +193,16 @@ class RealCluster(Cluster):
             controller.set_migration(enabled=False)
 
     async def go_back(self, report: DrillReport, *, reopens: bool) -> float | None:
-        """The rollout goes back (see `Cluster`)."""
         await self._desk.go(report, "rollback", *(["--reopen"] if reopens else []), "--yes")
         return without_controller(of_last(self._desk.journal()))
 
     def remember_quorum(self) -> None:
-        """Put the controllers' directories where they were, after the way back (see `Cluster`)."""
         for controller in self.controllers:
             directory = controller.metadata_directory
             (aside,) = directory.parent.glob(f"{directory.name}.rolled-back-*")
             aside.rename(directory)
 
     async def name_controllers(self, report: DrillReport, addresses: Sequence[tuple[str, int]]) -> None:
-        """Restart one broker after the other with these addresses of controllers in its file (see `Cluster`)."""
         self._kafka.find_controllers_by(addresses)
         await self._roll(self.broker_ids, KafkaBrokerMode.KRAFT, report)
 
@@ -242,7 +227,6 @@ class RealCluster(Cluster):
         await self._in_sync(report)
 
     async def hand_over(self, report: DrillReport) -> None:
-        """Unmodified controllers take over the directories of ours (see `Cluster`)."""
         with report.step(f"Stock Kafka {self._kafka.kafka.version} controllers take over"):
             if self._hands_over:  # behind this nothing comes but the archive
                 await self._desk.go(report, "resume")
@@ -263,7 +247,6 @@ class RealCluster(Cluster):
                 report.figure("files", await asyncio.to_thread(self._desk.check_archive, report))
 
     async def use_zookeeper_controller(self, report: DrillReport) -> None:
-        """Let the ZooKeeper controller work after the way back, if these brokers have a real one (see `Cluster`)."""
         with report.step("The ZooKeeper controller elects, creates, reassigns and deletes"):
             await self._in_sync(report)
             name = "drill-after-rollback"
@@ -287,14 +270,12 @@ class RealCluster(Cluster):
             await _blocking(self._traffic.go_on)
 
     async def audit_records(self, report: DrillReport) -> None:
-        """Count the records that clients wrote and read, if these brokers hold records (see `Cluster`)."""
         with report.step("Every acknowledged record is read back once"):
             await self._in_sync(report)
             report.meter = None
             await _blocking(lambda: self._traffic.audit(report))
 
     async def close(self) -> None:
-        """End everything that runs; safe at any time, and more than once (see `Cluster`)."""
         self._traffic.abandon()
         if self._opened is not None:
             await self._opened.close()

@@ -113,7 +113,6 @@ class LightCluster(Cluster):
             await broker.start()
 
     async def start_quorum(self, report: DrillReport) -> None:
-        """Format the controllers, and start them (see `Cluster`)."""
         for controller in self.controllers:
             report.wait_for(f"controller {controller.node_id} is formatted")
             await asyncio.to_thread(controller.format)
@@ -121,31 +120,25 @@ class LightCluster(Cluster):
             await asyncio.to_thread(controller.start)
 
     async def migrate_last_broker(self, _report: DrillReport) -> None:
-        """The last broker runs in migration mode, too, and waits for the end of the copy (see `Cluster`)."""
         await self.brokers[-1].start()
         async with asyncio.timeout(WAIT_SECONDS):
             await self.brokers[-1].running.wait()
 
     def doors(self) -> Doors:
-        """The addresses of controllers only: light brokers serve no clients (see `Cluster`)."""
         run = any(controller.runs for controller in self.controllers)
         serving = {broker.options.broker_id: ("127.0.0.1", broker.port) for broker in self.brokers if broker.port}
         return Doors({}, serving, self.addresses if run else (), AWKWARD_TOPICS[-1])
 
     def workload(self) -> LightWorkload:
-        """Changes of every kind that brokers and their clients ask for; the caller closes it (see `Cluster`)."""
         return LightWorkload(self.channel("workload"), self.brokers, seed=1)
 
     async def differences(self, image: MetadataImage) -> list[str]:
-        """A sentence for each thing that brokers, at rest, do not know or hold as the image says (see `Cluster`)."""
         return [found for broker in self.brokers for found in image_comparison.differences(broker, image)]
 
     def violations(self, _image: MetadataImage) -> Mapping[str, Sequence[str]]:
-        """The violations that each broker or client has seen (see `Cluster`)."""
         return {f"broker {broker.options.broker_id}": broker.violations for broker in self.brokers}
 
     async def roll_to_kraft(self, _report: DrillReport) -> None:
-        """One broker after the other restarts in KRaft mode (see `Cluster`)."""
         await self._roll(LightBrokerMode.KRAFT)
 
     async def _roll(self, mode: LightBrokerMode) -> None:
@@ -155,7 +148,6 @@ class LightCluster(Cluster):
                 await broker.running.wait()
 
     async def name_controllers(self, _report: DrillReport, addresses: Sequence[tuple[str, int]]) -> None:
-        """Restart one broker after the other with these addresses of controllers (see `Cluster`)."""
         for broker in self.brokers:
             await broker.stop()
             broker.options = replace(broker.options, controllers=addresses)
@@ -164,13 +156,11 @@ class LightCluster(Cluster):
                 await broker.running.wait()
 
     async def end_migration(self, report: DrillReport) -> None:
-        """One controller after the other restarts without the migration (see `Cluster`)."""
         for controller in self.controllers:
             controller.set_migration(enabled=False)
             await self._restart(controller, report)
 
     async def go_back(self, report: DrillReport, *, reopens: bool) -> float:
-        """Stop the controllers, and take the brokers back to ZooKeeper mode (see `Cluster`)."""
         if reopens:
             await self._reopen(report)
         leader = await self.leader()
@@ -228,7 +218,6 @@ class LightCluster(Cluster):
             await broker.running.wait()
 
     async def close(self) -> None:
-        """End everything that runs; safe at any time, and more than once (see `Cluster`)."""
         for broker in self.brokers:
             with contextlib.suppress(OSError):
                 await broker.stop(controlled=False)

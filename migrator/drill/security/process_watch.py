@@ -28,7 +28,6 @@ class ProcessWatch:
 
     @property
     def reachable(self) -> list[str]:
-        """The ports that are not on loopback."""
         return [f"{host}:{port} of {name}" for (host, port), name in self.ports.items() if not _is_loopback(host)]
 
     async def follow(self, pid: int) -> None:

@@ -109,7 +109,6 @@ class InClear:
         return PLAINTEXT
 
     def of_light_broker(self, _broker: int) -> ListenerSecurity:
-        """The listener of a light broker."""
         return PLAINTEXT
 
 
@@ -192,15 +191,12 @@ class Secured(InClear):
         )
 
     def zookeeper_options(self) -> ZooKeeperOptions:
-        """The options of the ZooKeeper server (see `InClear`)."""
         return ZooKeeperOptions(tls=ZooKeeperTls(self.store("zookeeper"), self._trust))
 
     def session(self, hosts: str, *, certificate: str = ZOOKEEPER_CLIENT) -> SessionOptions:
-        """How brokers, controllers and the drill reach ZooKeeper, and with whose certificate (see `InClear`)."""
         return options_from(typed_settings(self._zookeeper(certificate), "drill"), hosts)
 
     def of_controller(self, node: int) -> dict[str, str]:
-        """The properties that a controller's file has in addition, or with other values (see `InClear`)."""
         return {
             "listener.security.protocol.map": self._protocols(),
             "inter.broker.listener.name": REPLICATION,
@@ -212,7 +208,6 @@ class Secured(InClear):
         }
 
     def of_broker(self, broker: int, ports: BrokerPorts, *, in_zookeeper: bool) -> dict[str, str]:
-        """The properties of listeners and permissions in a broker's file (see `InClear`)."""
         return {
             **super().of_broker(broker, ports, in_zookeeper=in_zookeeper),
             "listeners": f"{REPLICATION}://127.0.0.1:{ports.replication},{CLIENTS}://127.0.0.1:{ports.clients}",
@@ -226,7 +221,6 @@ class Secured(InClear):
         }
 
     def login(self, user: str) -> dict[str, str]:
-        """The settings of that user's librdkafka client (see `InClear`)."""
         return {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": SCRAM_512,
@@ -236,18 +230,15 @@ class Secured(InClear):
         }
 
     def at_brokers(self, user: str, *, password: str | None = None) -> ListenerSecurity:
-        """How that user comes to the brokers, with the user's own password or another one (see `InClear`)."""
         keys = self._common(user) | self._login_keys(CLIENTS, SCRAM_512, user, password)
         return listener_security(keys, CLIENTS, "SASL_SSL", client_mechanism=SCRAM_512)
 
     def at_controllers(self, user: str) -> ListenerSecurity:
-        """The security of connections to the controllers, for the owner of a certificate (see `InClear`)."""
         keys = self._common(user) | self._door_keys(user)
         mechanism = keys.get(MECHANISM)
         return listener_security(keys, "CONTROLLER", self._door.protocol, client_mechanism=mechanism)
 
     def of_light_broker(self, broker: int) -> ListenerSecurity:
-        """The listener of a light broker (see `InClear`)."""
         keys = self._common(f"{BROKER}-{broker}") | self._login_keys(REPLICATION, SCRAM_512, BROKER)
         accounts = _Accounts(self._credentials)
         return listener_security(keys, REPLICATION, "SASL_SSL", client_mechanism=SCRAM_512, accounts=accounts)

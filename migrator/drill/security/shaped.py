@@ -41,21 +41,17 @@ class Shaped(Secured):
         self.secured = ()
 
     def zookeeper_options(self) -> ZooKeeperOptions:
-        """The options of the ZooKeeper server (see `InClear`)."""
         return super().zookeeper_options() if self._shape.zookeeper_tls else ZooKeeperOptions()
 
     def session(self, hosts: str, *, certificate: str = "kafka") -> SessionOptions:
-        """How brokers, controllers and the drill reach ZooKeeper (see `InClear`)."""
         if self._shape.zookeeper_tls:
             return super().session(hosts, certificate=certificate)
         return SessionOptions(hosts)
 
     def of_controller(self, node: int) -> dict[str, str]:
-        """The properties that a controller's file has in addition, or with other values (see `InClear`)."""
         return {**self._node(f"{CONTROLLER}-{node}", CONTROLLER), **self._zookeeper()}
 
     def of_broker(self, broker: int, ports: BrokerPorts, *, in_zookeeper: bool) -> dict[str, str]:
-        """The keys of a broker's property file about its listeners (see `InClear`)."""
         clients, between = self._shape.for_clients.name, self._shape.between_brokers.name
         listeners = {between: ports.replication} | {clients: ports.clients}
         return {
@@ -66,7 +62,6 @@ class Shaped(Secured):
         }
 
     def login(self, user: str) -> dict[str, str]:
-        """The settings of that user's librdkafka client (see `InClear`)."""
         protocol = self._shape.for_clients.protocol
         if protocol == InClear.light_listener:
             return {}
@@ -82,11 +77,9 @@ class Shaped(Secured):
         }
 
     def at_brokers(self, user: str, *, password: str | None = None) -> ListenerSecurity:
-        """The security of that user's connections to the brokers (see `InClear`)."""
         return self._at(self._shape.for_clients, SCRAM_512, user, password)
 
     def at_controllers(self, user: str) -> ListenerSecurity:
-        """The security of that user's connections to the controllers (see `InClear`)."""
         return self._at(self._shape.for_controllers, PLAIN, user)
 
     def _at(self, at: ListenerShape, mechanism: str, user: str, password: str | None = None) -> ListenerSecurity:

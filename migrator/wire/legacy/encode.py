@@ -76,7 +76,6 @@ class RequestEncoder:
         yield _NO_TAGS if request.type is UpdateType.UNKNOWN else bytes((1, 0, 1, request.type))
 
     def leader_and_isr(self, request: LeaderAndIsr, broker_epoch: int) -> Iterator[bytes]:
-        """A LeaderAndIsr for one broker."""
         yield self.header(broker_epoch) + bytes((request.type,))
         yield from _topics(request.topics, self._leader_and_isr_block())
         leaders = [
@@ -86,7 +85,6 @@ class RequestEncoder:
         yield b"".join([_length(leaders), *leaders, _NO_TAGS])
 
     def stop_replica(self, request: StopReplica, broker_epoch: int) -> Iterator[bytes]:
-        """A StopReplica for one broker."""
         parts, turn = [self.header(broker_epoch), _length(request.topics)], Turn()
         for topic in request.topics:
             parts.append(_stopped_topic(topic))

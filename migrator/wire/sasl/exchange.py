@@ -63,8 +63,7 @@ class ServerExchange(Protocol):
         """
 
     def takes_long(self, token: bytes) -> bool:
-        """Whether `step` would take milliseconds for this token, and has to run on another thread than the event
-        loop."""
+        """Whether `step` would take milliseconds for this token, and has to run off the event loop."""
 
 
 class ClientExchange(Protocol):

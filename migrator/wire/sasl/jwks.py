@@ -1,4 +1,4 @@
-"""The keys that an identity provider publishes (JWKS), kept, and fetched again on another thread than the event loop.
+"""The keys that an identity provider publishes (JWKS), kept, and fetched again off the event loop.
 
 Known keys stay in use while the provider is unreachable. A token that names an unknown key causes an earlier fetch, at
 most one in `UNKNOWN_SECONDS`, so that clients cannot make this node ask too often. Source: Kafka's

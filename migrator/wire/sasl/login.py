@@ -29,7 +29,7 @@ Fetch = Callable[[], tuple[str, float]]
 
 
 class Login(Protocol):
-    """Makes exchanges. A call may block, so it runs on another thread than the event loop."""
+    """Makes exchanges. A call may block, so it runs off the event loop."""
 
     @property
     def mechanism(self) -> str: ...

@@ -43,7 +43,7 @@ class ScramAccount:
 
 
 class ScramAccounts(Protocol):
-    """The source of credentials. Its methods are also called on other threads than the event loop.
+    """The source of credentials. Its methods are also called off the event loop.
 
     :raises NotReadyError: the credentials are not known yet.
     """

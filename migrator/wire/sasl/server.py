@@ -106,8 +106,7 @@ class SaslServer:
         return True
 
     def takes_long(self, api_key: int, request: Any) -> bool:
-        """Whether `handle` would take milliseconds for this request, and has to run on another thread than the event
-        loop."""
+        """Whether `handle` would take milliseconds for this request, and has to run off the event loop."""
         exchange = self._exchange
         return api_key == SASL_AUTHENTICATE and exchange is not None and exchange.takes_long(request.auth_bytes)
 
