@@ -124,7 +124,8 @@ def _between(
 ) -> Iterator[_Differing]:
     """The entries that differ. Equal values that are two objects are yielded twice, with both signs, and cancel out.
 
-    :param by_content: equal values have equal records, so they need not be yielded. Quotas do not: 0.0 == -0.0.
+    :param by_content: equal values have equal records, so they need not be yielded. False for quotas: 0.0 == -0.0, in
+        different records.
     """
     for looks in _some(after.items()):
         for key, item in looks:

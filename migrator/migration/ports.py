@@ -128,7 +128,7 @@ class MigratedCluster(Protocol):
 
     @property
     def away(self) -> tuple[str, str]:
-        """Why ZooKeeper does not answer, as far as is known, and the remedy."""
+        """The known reason why ZooKeeper does not answer, and the remedy."""
 
     def cluster_id(self) -> str:
         """Read ``/cluster/id``; blocks.

@@ -1,4 +1,4 @@
-"""The part of a controller that needs no network of its own: log, images, consensus, decisions, put together."""
+"""The part of a controller that needs no network: log, images, consensus, decisions, put together."""
 
 from __future__ import annotations
 

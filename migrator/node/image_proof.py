@@ -78,7 +78,7 @@ class ImageProof:
         self._woken.set()
 
     async def run(self) -> None:
-        """Until cancelled.
+        """Run until cancelled.
 
         :raises OperatorError: the image differs from the log. This node must stop.
         """
@@ -214,7 +214,7 @@ class ImageComparison:
         return self._found[1] if self._found is not None and self._found[0] == epoch else None
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             await asyncio.sleep(ROUND_SECONDS)
             if self._leading.epoch is not None:

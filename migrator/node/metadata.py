@@ -31,7 +31,7 @@ FREEZE_RECORDS = 4 * TURN_RECORDS
 """After so many records the present objects are frozen for the garbage collector, which has not begun by then."""
 
 BACKLOG_RECORDS = 10 * TURN_RECORDS
-"""While so many records wait to be applied, new ones are left in the log."""
+"""If this many records wait to be applied, new ones stay in the log."""
 
 APPLYING = TaskKind("metadata-applier", OnError.STOP)
 """An image that lacks a batch must not be published."""
@@ -169,7 +169,7 @@ class MetadataRuntime:
 
     @property
     def published(self) -> MetadataImage:
-        """The committed image outside of transactions: everybody else sees it."""
+        """The committed image outside of transactions, which all other readers see."""
         return self._loader.published
 
     @property

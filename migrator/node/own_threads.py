@@ -1,4 +1,4 @@
-"""The parts of a controller that have threads of their own. All other parts use the machine and the event loop, which
+"""The parts of a controller that have separate threads. All other parts use the machine and the event loop, which
 the simulation controls (docs/adr/0044-the-machine.md)."""
 
 from __future__ import annotations

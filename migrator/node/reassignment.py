@@ -56,7 +56,7 @@ REASSIGNMENT = TaskKind("voter-reassignment", OnError.RESTART)
 LOOK_SECONDS = 0.1
 """The time between two looks while the plan waits."""
 LASTING_MS = 1_000
-"""After so long a wait, its reason is put into the journal."""
+"""The wait after which the journal gets its reason."""
 JOURNAL_KIND = "voters"
 CHANGED = Refusal(ErrorCode.request_timed_out, "The voters or the target have changed since the step was planned.")
 RESTING = f"The plan rests during a migration, and goes on after it. {ONE_BY_ONE}"
@@ -348,7 +348,7 @@ class VoterReassignment:
 
 
 def _waiting(refusal: Refusal) -> str:
-    """The reason of a refusal, as a sentence of its own."""
+    """The reason of a refusal, as a whole sentence."""
     waiting = refusal.message.removeprefix(TIMED_OUT).removesuffix(TRY_AGAIN)
     return waiting[:1].upper() + waiting[1:]
 

@@ -107,7 +107,7 @@ class Roll(Protocol):
 
     @property
     def answers(self) -> Mapping[int, bool]:
-        """By voter, whether it answered the last question; only voters that were asked."""
+        """Whether each voter that was asked answered the last question."""
 
     @property
     def why(self) -> str:

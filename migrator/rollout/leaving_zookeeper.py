@@ -1,6 +1,6 @@
 """Kafka's znodes after a migration: one command writes them to a file, another removes them.
 
-Only znodes that are in the file are removed, so a znode that somebody creates meanwhile is not lost. A new copy never
+Only znodes that are in the file are removed, so a znode that is created meanwhile is not lost. A new copy never
 replaces an older one: after a removal that was interrupted, the older copy has more.
 """
 

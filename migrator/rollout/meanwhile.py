@@ -37,11 +37,11 @@ class Silences:
         self._now_ms = now_ms
         self._last_ms = now_ms()
         self.longest_ms = 0
-        """Of all silences that have ended."""
+        """The longest silence that has ended."""
         self.notes: Callable[[int], None] = lambda _: None
         """Is called with each longest silence so far, in ms."""
         self.block: Callable[[Waiting | None], None] | None = None
-        """On a terminal: draws in one place what is waited for; None removes it."""
+        """Draws on a terminal, in one place, the condition of the wait; None removes it."""
 
     def tell(self, line: str) -> None:
         """Show a line, and end a silence."""

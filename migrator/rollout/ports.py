@@ -149,7 +149,7 @@ class Executor(Protocol):
 
 
 class BrokerMode(Enum):
-    """In which mode a broker runs."""
+    """The mode in which a broker runs."""
 
     ZOOKEEPER = "ZooKeeper"
     MIGRATING = "migration"
@@ -160,12 +160,12 @@ class BrokerMode(Enum):
 class BrokerSeen:
     """``mode``: None for a broker that is not registered. ``registration``: changes with each start that registers
     (czxid of its znode, KRaft broker epoch), so a command that only pretends to restart is found. ``serving``:
-    registered, with heartbeats, not fenced. ``release``, ``settings`` (in force, without secrets) and ``rack``: as far
-    as they can be seen. ``kraft_in_log``: the quorum has it registered in KRaft mode, fenced or not. ``age_ms``: for
-    how long its znode exists at least, by ZooKeeper's clock. ``file``: the values that its property file had when it
-    started, of the keys that a rollout changes; a value is None when the broker does not show it. ``file`` is None when
-    it could not be read; ``hidden`` then says why. ``dynamic_map``: its ``listener.security.protocol.map`` when that is
-    set dynamically, which overrides the file."""
+    registered, with heartbeats, not fenced. ``release``, ``settings`` (in force, without secrets) and ``rack``: if they
+    can be seen. ``kraft_in_log``: the quorum has it registered in KRaft mode, fenced or not. ``age_ms``: for how long
+    its znode exists at least, by ZooKeeper's clock. ``file``: the values that its property file had when it started, of
+    the keys that a rollout changes; a value is None when the broker does not show it. ``file`` is None when it could
+    not be read; ``hidden`` then says why. ``dynamic_map``: its ``listener.security.protocol.map`` when that is set
+    dynamically, which overrides the file."""
 
     broker_id: int
     mode: BrokerMode | None
@@ -404,7 +404,7 @@ class LockHolder:
 
     @property
     def place(self) -> str:
-        """For the end of a sentence: the process, and the directory of the journal; "" where both are unknown."""
+        """The process and the directory of the journal, for the end of a sentence; "" where both are unknown."""
         process = f"process {self.process}" if self.process else ""
         directory = f"the journal in {self.directory}" if self.directory else ""
         return "".join(f", {each}" for each in (process, directory) if each)

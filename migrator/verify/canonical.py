@@ -35,7 +35,7 @@ class Equality(Enum):
 
 @value
 class CanonicalRule:
-    """``field`` "" stands for every field of the kind that has no rule of its own."""
+    """``field`` "" stands for every field of the kind without a separate rule."""
 
     kind: str
     field: str

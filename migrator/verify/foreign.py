@@ -55,7 +55,7 @@ class _Reading:
 class ForeignWriteSearch:
     """Looks again and again. The first look only learns the present state.
 
-    :param recheck: has a log of its own, which this object follows from now on.
+    :param recheck: has a separate log, which this object follows from now on.
     :param transaction_logs: data directories of a ZooKeeper server that this process can read, if any.
     """
 

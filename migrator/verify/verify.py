@@ -40,7 +40,7 @@ PASSES_MAX = 3
 
 
 def verify(request: VerifyRequest) -> Verdict:
-    """Compare, in a Spark session of its own.
+    """Compare in a separate Spark session.
 
     :raises OperatorError: a side can't be read completely: then there is no verdict.
     """

@@ -29,7 +29,7 @@ _LAST = {"equal": 1, "different": 0}
 
 
 class WatchMetrics:
-    """The metrics for Prometheus, on a port of their own.
+    """The metrics for Prometheus, on a separate port.
 
     :param access: the clients that may read them.
     :raises OperatorError: the port is taken.

@@ -68,7 +68,7 @@ class BrokerMessenger:
     ) -> None:
         self._on_told = on_told
         self._pending_since = 0.0
-        """When the oldest change that is not planned yet was committed."""
+        """The time at which the oldest unplanned change was committed."""
         self._listener = listener
         self._connect = connect
         self._on_failure = on_failure

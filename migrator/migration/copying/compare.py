@@ -63,7 +63,7 @@ def compare(
 
 
 class _Removals:
-    """The removals that were found, as far as they may be written."""
+    """The removals that were found and may be written."""
 
     def __init__(self, bound: int, allowed: str) -> None:
         self._bound = bound

@@ -13,7 +13,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.errors import ZnodeError
 
 PROBES_MAX = 200
-"""In how many znodes of a family the permission to write is tested."""
+"""The number of znodes of a family in which the permission to write is tested."""
 
 
 def entities(reader: ZkSource) -> dict[str, list[str]]:

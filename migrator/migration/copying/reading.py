@@ -76,7 +76,7 @@ class CopyEnd:
 
 
 def ignore(_phase: Phase) -> None:
-    """For a source that need not catch up."""
+    """Does nothing: for a source that need not catch up."""
 
 
 def decode_all(

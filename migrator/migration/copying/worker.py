@@ -1,4 +1,4 @@
-"""Long work in a process of its own: the first reading, the copy, the comparison of ZooKeeper with the image.
+"""Long work in a separate process: the first reading, the copy, the comparison of ZooKeeper with the image.
 
 The event loop of a controller must not stall for a second because 200,000 partitions are decoded. A worker is spawned
 for one task, streams its results through a pipe, and ends. The pipe bounds the results under way: a slow reader slows
@@ -254,7 +254,7 @@ class Worker:
         self._held: WorkerProcess | None = None
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="worker-pipe")
         self._ender = ThreadPoolExecutor(1, thread_name_prefix="worker-end")
-        """A thread of its own, because the reader's thread may wait long for a message of the worker."""
+        """A separate thread, because the reader's thread may wait long for a message of the worker."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -287,7 +287,7 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Of the process."""
+        """The id of the process."""
         return self._process.process.pid
 
     async def messages(self, on_progress: OnProgress = ignore) -> AsyncIterator[Message]:

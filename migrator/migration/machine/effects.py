@@ -106,7 +106,7 @@ class CancelWork:
 
 @value
 class OpenWriteBehind:
-    """From now on ZooKeeper is written under this claim; /migration first moves to ``at`` if it is not there."""
+    """Begin to write ZooKeeper under this claim; /migration first moves to ``at`` if it is not there."""
 
     claim: Claim
     at: EpochOffset

@@ -108,7 +108,7 @@ class Properties:
     sentence: str
     """What the state does, for operators, when the event that led to it gives no better sentence."""
     public: PublicState
-    """What metrics, status and journal show, as far as the record in the log allows it (`public_state`)."""
+    """The state that metrics, status and journal show, if the record in the log allows it (`public_state`)."""
     pace: int | PaceRule = PaceRule.BACK_OFF
     """Milliseconds after which the state does its work again."""
     writes: Writes = Writes.NOTHING

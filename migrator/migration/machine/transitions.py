@@ -117,7 +117,7 @@ TRANSITIONS: Mapping[State, Mapping[tuple[Trigger, Finding], State]] = {
         (Trigger.DEPOSED, Finding.ANY): State.INACTIVE,
     },
     State.REFUSED: {
-        # The same states follow as after `EXAMINING`. It is a state of its own so that a refusal keeps its age.
+        # The same states follow as after `EXAMINING`. It is a separate state so that a refusal keeps its age.
         (Trigger.EXAMINED, Finding.CLEAR): State.WAITING_FOR_CONTROLLERS,
         (Trigger.EXAMINED, Finding.STRAY_CLAIM): State.RELEASING,
         (Trigger.EXAMINED, Finding.NO_CONTROLLER): State.AWAITING_ELECTION,

@@ -94,8 +94,8 @@ class Identity:
 
 @value
 class DriverStatus:
-    """For metrics, ``status`` and the journal. ``age_ms``: since the state was entered. ``running``: the brokers that
-    have a znode in ``/brokers/ids``, None when unknown."""
+    """The driver's state for metrics, ``status`` and the journal. ``age_ms``: since the state was entered. ``running``:
+    the brokers that have a znode in ``/brokers/ids``, None when unknown."""
 
     state: State
     public: PublicState
@@ -143,7 +143,7 @@ class Term:
     sightings: dict[int, Sighting] = field(default_factory=dict)
     """The znodes of the brokers, as last seen; the dictionary is replaced, never changed."""
     ready_ms: int | None = None
-    """Since when all nodes have been ready."""
+    """The time since which all nodes have been ready."""
     replicas: frozenset[int] | None = None
     """The brokers with replicas, as read at `replicas_ms`; None while they have to be read."""
     replicas_ms: int = 0
@@ -184,7 +184,7 @@ class VolatileState:
     told_ms: int = 0
     """When progress last went to the log of the process."""
     due_ms: int = 0
-    """When the state's work is done again."""
+    """The time at which the state's work is repeated."""
     nudged_ms: int = 0
     attempt: int = 0
     """How often the state was entered again without leaving it; the back-off grows with it."""

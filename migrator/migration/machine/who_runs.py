@@ -37,7 +37,7 @@ def missing(found: Readiness) -> Finding:
 
 def missing_before_claim(memory: VolatileState, around: Surroundings) -> Finding | None:
     """Find who is missing right before a claim, None for nobody: nodes may have stopped during the long first reading.
-    If somebody is missing, everything is read again later."""
+    If a node is missing, everything is read again later."""
     found = assess(memory, around)
     if found.ready:
         return None

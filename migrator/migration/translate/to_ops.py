@@ -153,7 +153,7 @@ def _changed_topic(old: TopicImage, new: TopicImage, target: Target, changes: Ch
 def _state_changes(
     topic: str, number: int, before: PartitionRegistration, after: PartitionRegistration, target: Target
 ) -> tuple[Op, ...]:
-    """As many sets as the partition epoch went up: each change of a partition raises it by one."""
+    """One set for each step of the partition epoch: each change of a partition raises it by one."""
     sets = after.partition_epoch - before.partition_epoch
     if sets <= 0 and _state(before) == _state(after):
         return ()

@@ -57,7 +57,7 @@ class WriteBound:
         self._waiting += 1
 
     def wait_ended(self, now_ms: int) -> None:
-        """One of the waiting writes no longer waits, with whatever result."""
+        """One of the waiting writes no longer waits, with any result."""
         self._waiting -= 1
         if not self._waiting:
             self._blocked_ms += now_ms - self._waiting_since_ms

@@ -15,7 +15,7 @@ from migrator.records.metadata import ZkMigrationState
 from migrator.values import value
 
 REST_MS = 30_000
-"""For how long after its last progress a reconcile counts as making progress."""
+"""The time after its last progress in which a reconcile counts as making progress."""
 
 
 @value
@@ -72,7 +72,7 @@ class Backlog:
         known."""
         self.waiting = 0
         self._waits_since: int | None = None
-        """Since when records have waited, by `clock`; the same holds below."""
+        """The time since which records have waited, by `clock`; the same holds below."""
         self.under_way = 0
         self._under_way_since: int | None = None
 

@@ -150,7 +150,7 @@ class SendMulti:
 
 @value
 class ReadMark:
-    """As soon as ZooKeeper answers, sync and read /controller_epoch and /migration: `MarkRead`."""
+    """Sync and read /controller_epoch and /migration once ZooKeeper answers: `MarkRead`."""
 
     number: int
 

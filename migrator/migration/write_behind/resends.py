@@ -10,7 +10,7 @@ RESEND_MIN_MS = 100
 RESEND_MAX_MS = 10_000
 """The longest wait before a further repetition; the first repetition is sent at once."""
 LOSSES_MAX = 5
-"""After so many lost connections in a row, a large operation is set aside."""
+"""The number of lost connections in a row after which a large operation is set aside."""
 EXAMPLES = 3
 
 

@@ -23,13 +23,10 @@ _ALL: Final[frozenset[int]] = frozenset(ResourceType)
 
 
 class _NotReady:
-    """The access of everybody except super users, until the entries are known."""
+    """The access of all callers except super users, until the entries are known."""
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Nothing is decided.
-
-        :raises RefusedError: UNKNOWN_SERVER_ERROR.
-        """
+        """Decides nothing. :raises RefusedError: UNKNOWN_SERVER_ERROR."""
         del operation, resource_type, name
         raise not_ready()
 

@@ -64,7 +64,7 @@ class DynamicBounds:
         self._listeners = tuple(listeners)
         self._metadata = metadata
         self._resources = tuple(ConfigResource(ConfigResourceType.BROKER, name) for name in ("", str(settings.node_id)))
-        """In this order, a later one overrides an earlier one."""
+        """The resources; a later one overrides an earlier one."""
         self._known: dict[str, str] = {}
         self._changed = asyncio.Event()
         self._supervisor = Supervisor(on_failure)

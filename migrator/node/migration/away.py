@@ -31,7 +31,7 @@ class AwayNotes:
     def look(self, now_ms: int, *, connected: bool, why: str) -> str | None:
         """The sentence to log now; None for nothing.
 
-        :param why: the reason of the missing connection, as far as it is known.
+        :param why: the known reason of the missing connection.
         """
         if connected:
             return self._back(now_ms)

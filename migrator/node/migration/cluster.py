@@ -1,8 +1,8 @@
 """One controller's access to the ZooKeeper cluster that is migrated; none when the migration is off.
 
-With ``zookeeper.metadata.migration.enable=true`` a controller has a session, worker processes with sessions of their
-own, and channels to brokers in ZooKeeper mode. Without it the controller has none of these, whatever else the property
-file says: Kafka's manual ends a migration by removing ``zookeeper.connect`` as well, and ZooKeeper may be gone by then.
+With ``zookeeper.metadata.migration.enable=true`` a controller has a session, worker processes with separate sessions,
+and channels to brokers in ZooKeeper mode. Without it the controller has none of these, whatever else the property file
+says: Kafka's manual ends a migration by removing ``zookeeper.connect`` as well, and ZooKeeper may be gone by then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The last log line of a controller that stops: whether ZooKeeper has everything, as far as the controller knows."""
+"""The last log line of a controller that stops: whether ZooKeeper has everything, to the controller's knowledge."""
 
 from __future__ import annotations
 

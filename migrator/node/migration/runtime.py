@@ -367,7 +367,7 @@ class MigrationRuntime:
 
     @property
     def zookeeper_away(self) -> tuple[str, str]:
-        """Why ZooKeeper does not answer, as far as it is known, and the remedy."""
+        """The known reason why ZooKeeper does not answer, and the remedy."""
         return self._cluster.away
 
     async def in_zookeeper(self) -> frozenset[int]:
@@ -395,7 +395,8 @@ class MigrationRuntime:
 
     @property
     def last_verdict(self) -> int:
-        """For the metric: 1 equal, 0 different, -1 when this leader has no verdict, or this node does not lead."""
+        """The value of the metric: 1 equal, 0 different, -1 when this leader has no verdict, or this node does not
+        lead."""
         return self.verdicts.last(self._core.controller.epoch)
 
     def note(self, kind: str, text: str, **details: str) -> None:
@@ -428,7 +429,7 @@ class MigrationRuntime:
             self.reopen_order.published(after)
 
     def _connection_changed(self, state: SessionState) -> None:
-        """On kazoo's thread."""
+        """kazoo calls this on its thread."""
         self._supervisor.call_soon_threadsafe(self._loop, CONNECTION_NEWS, self._connection, state)
 
     def _connection(self, state: SessionState) -> None:

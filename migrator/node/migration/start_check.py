@@ -1,8 +1,8 @@
 """Checks, before a node stands for election, that the quorum would not finish a migration too early.
 
-The migration ends for good when every voter has the flag off, so a node whose flag is off must not go on while brokers
-in ZooKeeper mode are registered. And it ends as soon as a stock controller without the flag is elected, which our
-voters prevent as long as every majority needs one of them. The leader is asked. Only if no node can tell what is
+The migration ends permanently when every voter has the flag off, so a node whose flag is off must not go on while
+brokers in ZooKeeper mode are registered. And it ends as soon as a stock controller without the flag is elected, which
+our voters prevent as long as every majority needs one of them. The leader is asked. Only if no node can tell what is
 committed now, the node's own log is read. That log may be behind, so a refusal that rests on it is not final: its exit
 code makes a service start again. Source: KIP-866, KAFKA-20960.
 """

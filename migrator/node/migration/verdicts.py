@@ -34,6 +34,6 @@ class Verdicts:
         return leader_epoch is not None and self._covers == leader_epoch
 
     def last(self, leader_epoch: int | None) -> int:
-        """For the metric: 1 equal, 0 different, -1 when the leader of that epoch has no verdict. A deposed leader gets
-        no verdict after a repair, so its old one does not count."""
+        """The value of the metric: 1 equal, 0 different, -1 when the leader of that epoch has no verdict. A deposed
+        leader gets no verdict after a repair, so its old one does not count."""
         return int(self._last.equal) if self._last is not None and self._told_in == leader_epoch else -1

@@ -63,7 +63,7 @@ class Ballot:
         self._voters = voters
         self._knows_image = knows_image
         self._allowed: dict[int, bool] = {}
-        """By voter, the decision about its last Vote. A voter that never stood for election may be a leader's
+        """The decision about the last Vote of each voter. A voter that never stood for election may be a leader's
         successor."""
 
     async def consult(self, candidate_id: int) -> None:
@@ -84,7 +84,7 @@ class Ballot:
         self._allowed[candidate_id] = allowed
 
     async def keep_asking(self) -> None:
-        """Until cancelled, ask every other controller from time to time, so that a connection exists when one stands
+        """Ask every other controller from time to time, until cancelled, so that a connection exists when one stands
         for election."""
         while True:
             if self._asks():

@@ -30,9 +30,9 @@ class GivenUpNotes:
         self._now = now
         self._said: set[ReplicaKey] = set()
         self._asked: dict[int, float] = {}
-        """By replica, the time of its last request."""
+        """The time of each replica's last request."""
         self._told_by: dict[int, float] = {}
-        """By node, the time of its last answer that this node was given up."""
+        """The time of each node's last answer that this node was given up."""
 
     def refused(self, request: RaftRequest, response: RaftResponse) -> None:
         """Log that a replica which was given up has sent a request, if this answer refuses it."""

@@ -131,7 +131,7 @@ class Gossip:
         self._woken.set()
 
     async def run(self, peers: Peers) -> None:
-        """Until cancelled, exchange addresses with all reachable peers."""
+        """Exchange addresses with all reachable peers until cancelled."""
         while True:
             self._woken.clear()
             await self.ask_around(peers)

@@ -161,7 +161,7 @@ class RollCall:
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self.answers: Mapping[int, bool] = {}
-        """By voter, whether it answered in the last round; empty while there is a leader."""
+        """Whether each voter answered in the last round; empty while there is a leader."""
         self._has_leader = has_leader
         self._ask = ask
         self._facts = facts
@@ -173,7 +173,7 @@ class RollCall:
 
     @property
     def why(self) -> str:
-        """Why there is no leader, as far as this node knows; "" before the first round."""
+        """The reason, known to this node, why there is no leader; "" before the first round."""
         return why_not_elected(self._facts(self.answers)) if self.answers else ""
 
     async def run(self) -> None:

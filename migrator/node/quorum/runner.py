@@ -141,11 +141,11 @@ class QuorumRunner:
 
     @property
     def high_watermark(self) -> int:
-        """Everything below is committed, as far as this node knows."""
+        """The offset before which everything is committed, to this node's knowledge."""
         return self._core.high_watermark
 
     def disclosed_leader(self, asker: Asker) -> tuple[int, int]:
-        """Leader and epoch, as far as the asker may know them."""
+        """The leader and epoch that the asker may know."""
         return self._core.disclosed_leader(asker)
 
     @property
@@ -160,7 +160,7 @@ class QuorumRunner:
 
     @property
     def epoch_start_offset(self) -> int | None:
-        """On a leader, the first offset of its epoch."""
+        """The first offset of this leader's epoch; see `RaftNode.epoch_start_offset`."""
         return self._core.epoch_start_offset
 
     def status(self) -> QuorumInfo:

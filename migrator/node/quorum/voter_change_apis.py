@@ -62,7 +62,7 @@ class VoterChangeApis:
         return call.respond(error_code=error.code, error_message=error.message, current_leader=self._leader(call.body))
 
     def _leader(self, body: Any) -> dict[str, Any]:
-        """The leader, as far as the voter may know it. UpdateRaftVoter comes from the voter itself, and only its answer
+        """The leader, if the voter may know it. UpdateRaftVoter comes from the voter itself, and only its answer
         has a field for a leader."""
         directory = ZERO_UUID if body.voter_directory_id is None else Uuid(body.voter_directory_id.bytes)
         named = getattr(body, "current_leader_epoch", -1)

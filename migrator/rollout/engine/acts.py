@@ -123,7 +123,7 @@ class StepActs:
         return Sight(seen, step.node, file, runs, step.node.name in self._run.progress.returned)
 
     async def see_files(self, nodes: Iterable[Node]) -> None:
-        """Look at the files before the operator is asked to confirm: no file may have been changed by somebody else.
+        """Look at the files before the operator is asked to confirm: no file may have been changed outside the rollout.
 
         :raises FileChangedError: a file was changed.
         """
@@ -133,8 +133,8 @@ class StepActs:
                 raise self._changed(node, now)
 
     async def tell_odd_keys(self, step: Step) -> None:
-        """Before the operator is asked to confirm: a key that only one controller's file has otherwise may be a slip of
-        somebody who has edited it. Values stay hidden."""
+        """Before the operator is asked to confirm: name keys in which one controller's file differs: they may be an
+        editor's mistake. Values stay hidden."""
         settings, files = self._parts.mode_settings(self._run.progress.release_version), {}
         for node in self._parts.inventory.controllers.nodes:
             with suppress(OperatorError):  # its own step says so, if it still has one
@@ -147,7 +147,7 @@ class StepActs:
             )
 
     async def take_as_mended(self, nodes: Iterable[Node]) -> None:
-        """After a failure, accept the files of nodes that serve as they should: the operator has corrected them."""
+        """Accept, after a failure, the files of nodes that serve as they should: the operator has corrected them."""
         for node in nodes:
             now = await self._digest(node)
             if not self._run.progress.knows(node.name, now):

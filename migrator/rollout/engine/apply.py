@@ -307,8 +307,8 @@ class RolloutRun:
             raise
 
     async def _unlock_unchanged(self, step: Step) -> None:
-        """Give the lock back where nothing was changed yet: whoever mends what preflight found needs none, and another
-        host may begin."""
+        """Give the lock back if nothing was changed yet: the operator needs none to correct preflight's findings, and
+        another host may begin."""
         if step.phase in BEFORE_CHANGES and not has_changed_something(self._run.journal.entries):
             with suppress(OperatorError, OSError):  # the first error is the one to report
                 await self._parts.lock.release(self._run.progress.rollout)

@@ -18,7 +18,7 @@ from migrator.rollout.ports import BrokerMode, Observation
 
 BEHIND_COPY = (PublicState.DUAL_WRITE.label, PublicState.FINISHED.label)
 UNKNOWN_INCARNATION = ""
-"""From an executor that cannot tell incarnations; then the registration of the broker tells a restart."""
+"""The value of an executor that cannot distinguish incarnations; then the broker's registration shows a restart."""
 
 
 class ActDecision(Enum):
@@ -28,7 +28,7 @@ class ActDecision(Enum):
     START = auto()
     """The second half of a restart: no process runs."""
     FOUND = auto()
-    """Nothing has to be done, and nothing was begun."""
+    """The node is already in the wanted state, and no act was begun."""
     TOOK_EFFECT = auto()
     """The act was begun, and its effect is there."""
     FILE_CHANGED = auto()

@@ -159,7 +159,7 @@ async def _look_here(parts: RolloutParts, node: Node) -> Mapping[str, Any] | Hos
 
 
 def _renamed(report: Mapping[str, Any], node: Node) -> Mapping[str, Any]:
-    """With the name of the host before each place."""
+    """The report with the name of the host before each place."""
     found = {name: entries_of(report, name) for name in ("findings", "unknown")}
     for each in found["findings"]:
         places = each.get("where")

@@ -321,8 +321,7 @@ class JobActs:
             )
 
     def _take_as_examined(self, step: Step, digests: Mapping[str, str]) -> None:
-        """After preflight has passed, accept the files that it examined: the operator has corrected them since the
-        rollout began.
+        """Accept the files that preflight examined and passed: the operator has corrected them since the rollout began.
 
         :param digests: of property files, by node.
         """

@@ -105,7 +105,7 @@ class Processes:
         self._gates.lifelines.starts(node.name)
         if self._parts.executor.stops_and_starts(node):
             await self._start(step, node)
-        elif await self._parts.executor.incarnation(node) is None:  # otherwise somebody else has started it meanwhile
+        elif await self._parts.executor.incarnation(node) is None:  # otherwise it was started outside the rollout
             await self._parts.executor.restart(node)
         with suppress(ExecutorError):  # the gate after this step looks again
             if (runs := await self._parts.executor.incarnation(node)) is not None:

@@ -29,7 +29,7 @@ from migrator.values import value
 
 KIND: Final = "plan of migrator rollout"
 VERSION: Final = 1
-"""Of the format of the document."""
+"""The version of the document's format."""
 _PARTS: Final = {
     "cluster": str, "direction": str, "canary": str, "inventory": dict, "files": dict, "steps": list,
 }  # fmt: skip

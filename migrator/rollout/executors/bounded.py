@@ -1,4 +1,4 @@
-"""Runs one command to its end, bounded in time and output, in a process group of its own."""
+"""Runs one command to its end, bounded in time and output, in a separate process group."""
 
 from __future__ import annotations
 

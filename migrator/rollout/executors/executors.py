@@ -286,7 +286,7 @@ class NodeExecutor:
         more = {"expected": digest(content) or ABSENT, "wanted": NO_DIGEST, "backup": ""}
         head = head_of(more["expected"], NO_DIGEST)
         ended = await self._run(node, "write", path, stdin=head + (content or b""), more=more)
-        if ended.exit_code not in (CUT_OFF, OTHER_DIGEST):  # somebody may be changing it
+        if ended.exit_code not in (CUT_OFF, OTHER_DIGEST):  # another process may be changing it
             self._raise_unless_done(node, "write", ended, path)
 
     async def _try_to_stop(self, node: Node, words: Sequence[str]) -> None:

@@ -32,7 +32,7 @@ POD_STATUS = (
 """Kubernetes, PodStatus: its phase and reason; of each container why it waits, and how many times it was restarted."""
 
 UNREACHABLE: Mapping[str, int] = {"ssh": 255, "ansible": 4}
-"""By program, the exit code for a host that was not reached, or a connection that broke."""
+"""The exit code of each program for an unreachable host or a broken connection."""
 
 _OVER_SSH = "{*ssh} -- {host} "
 _SSH = (

@@ -28,7 +28,7 @@ LEAVES = {
     FileMode.BROKER_MIGRATING: Phase.KRAFT,
     FileMode.CONTROLLER_MIGRATING: Phase.FINISH,
 }
-"""By mode of a file, the phase that takes the file out of this mode, and makes the backup of it."""
+"""The phase that takes a file out of each mode, and makes the backup of it."""
 
 
 async def at_once(ask: Callable[[S], Awaitable[T]], of: Iterable[S]) -> list[T]:

@@ -57,7 +57,7 @@ async def wanted_file(
 
 
 def not_kept(node: Node, text: str, new: str, settings: ModeSettings, earlier: str | None) -> Iterator[str]:
-    """Changes that somebody has made in a broker's file since the migration began, and that the way back loses: a
+    """Changes in a broker's file since the migration began that no rollout has made and the way back loses: a
     sentence for each.
 
     :param text: the file as it is.

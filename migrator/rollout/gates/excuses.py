@@ -1,4 +1,5 @@
-"""What gates do not wait for: nodes that are gone for good, and partitions that were unhealthy before. Pure."""
+"""The parts of a look for which no gate waits: nodes that are gone for good, and partitions that were unhealthy before.
+Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from migrator.rollout.nodes import Node, Role
 from migrator.rollout.ports import GateKind, Observation, PartitionsSeen, Placement
 
 Baseline = Mapping[str, frozenset[int]]
-"""By partition, the brokers whose replicas were out of sync before the rollout."""
+"""The brokers whose replicas were out of sync before the rollout, by partition."""
 BASELINE_MAX = 100
 """The most partitions of a baseline. More mean that a broker is catching up, which will pass."""
 TAKE_IN = "Take it in with 'migrator rollout resume --with-node {}'"
@@ -64,7 +65,7 @@ def baseline_of(seen: Observation) -> dict[str, frozenset[int]]:
 
 
 def healed(baseline: Baseline, seen: Observation) -> dict[str, frozenset[int]]:
-    """By partition of a baseline, the brokers whose replicas are in sync again. Empty while the look does not show all
+    """The brokers of a baseline whose replicas are in sync again, by partition. Empty while the look does not show all
     partitions."""
     short = [each for each in (() if seen.partitions is None else seen.partitions.placements) if _missing(each)]
     if seen.partitions is None or any(each.count > len(each.names) for each in short):

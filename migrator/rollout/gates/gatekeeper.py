@@ -202,7 +202,7 @@ class Gatekeeper:
 
     @contextmanager
     def patience(self, step: str) -> Iterator[Patience]:
-        """For a wait that begins now, and may last as long as a gate may stay shut."""
+        """The patience for a wait that begins now and lasts as long as a gate may stay shut."""
         limit_ms, silences = int(self._parts.inventory.times.gate * 1000), self._parts.silences
         try:
             yield Patience(step, self._parts.tell, silences.draws, self._parts.clock.monotonic_ms(), limit_ms)
@@ -275,7 +275,7 @@ class Gatekeeper:
     async def until_gone(self, node: Node, step: str) -> None:
         """Wait until a stopped broker is not registered any more; but it must not stay down. When its registration
         cannot be seen, the time-out of its session is waited for; when it stays, as long as for any gate. When the
-        broker's process runs again, somebody else has started it, and the wait ends."""
+        broker's process runs again, it was started outside the rollout, and the wait ends."""
         with self.patience(step) as patience:
             await self._until_gone(patience, node, step)
 

@@ -13,7 +13,7 @@ HOME_OR_FORWARD = (
 
 
 def reopened(seen: Observation) -> str:
-    """When the migration was reopened, and why; "" if it was not."""
+    """The time and the reason of the reopening; "" if it was not."""
     return "" if seen.migration is None else seen.migration.reopened
 
 

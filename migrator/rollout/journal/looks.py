@@ -52,7 +52,7 @@ class Look:
 
     @property
     def badness(self) -> tuple[int, ...]:
-        """For thinning: what must not get lost comes last."""
+        """The key for thinning: the worst looks come last."""
         return (self.offline or 0, self.under_replicated or 0, bool(self.waits), self.lag or 0)
 
     @property
@@ -93,7 +93,7 @@ def looks_file(state: Path, rollout: str) -> Path:
 
 
 def read_looks(state: Path, rollout: str) -> Looked:
-    """Nothing where there is no file. A line that is damaged is left out."""
+    """Yields nothing if there is no file. A line that is damaged is left out."""
     try:
         lines = looks_file(state, rollout).read_bytes().splitlines()
     except OSError:

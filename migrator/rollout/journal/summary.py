@@ -11,7 +11,7 @@ from migrator.rollout.plan.steps import Act, Job, Phase, Step
 from migrator.values import value
 
 MINUTES_FROM = 120
-"""From so many seconds on, a time is given in minutes."""
+"""The seconds from which a time is given in minutes."""
 TOUCHES = (Act.RESTART, Act.START, Act.STOP)
 BEFORE_CHANGES = (Phase.PREFLIGHT, Phase.REHEARSE)
 """Phases that change nothing."""
@@ -46,8 +46,8 @@ class Verdict:
 
 @value
 class Durations:
-    """In seconds. ``restarts``: the time of nodes that stop, start and come back. ``own``: the rest of the same
-    steps."""
+    """All times are in seconds. ``restarts``: the time of nodes that stop, start and come back. ``own``: the rest of
+    the same steps."""
 
     restarts: float
     own: float

@@ -93,7 +93,8 @@ class ZooKeeperPlace:
         return entry, znode.stat.version
 
     async def move(self, before: int, entry: LockEntry | None, /) -> bool:
-        """Write the entry, or remove it; False if somebody was faster. When the connection breaks, the next read tells.
+        """Write the entry, or remove it; False if another client was faster. When the connection breaks, the next read
+        tells.
 
         :raises OperatorError: ZooKeeper refuses the write.
         """
@@ -223,7 +224,7 @@ def _name(token: str) -> str:
 
 
 def parsed(data: bytes, where: str, remedy: str = DELETE_IT) -> LockEntry:
-    """Parse what a place holds; anybody with access may have written there.
+    """Parse the content of a place; every client with access may have written there.
 
     :param remedy: how to remove what is no lock.
     :raises OperatorError: it is no lock.

@@ -61,7 +61,7 @@ class QuorumPlace:
         return (parsed(self._seen.encode(), self.where, REMOVE_IT) if self._seen else None), 0
 
     async def move(self, _before: int, entry: LockEntry | None, /) -> bool:
-        """Write the entry, or remove it; False if somebody has written since the last read.
+        """Write the entry, or remove it; False if another client has written since the last read.
 
         :raises QuorumAwayError: no leader can be asked, or its answer was lost: the next read tells.
         """

@@ -47,7 +47,7 @@ AFTER_THE_WAY_BACK = {
 
 
 async def may_open(parts: RolloutParts, journal: RolloutJournal, canary: str = "") -> Observation:
-    """Check whether a rollout can begin, or go on forward, before anybody is asked and a line is written.
+    """Check whether a rollout can begin, or go on forward, before the operator is asked and a line is written.
 
     :raises OperatorError: as `refuse_canary_of` and `refuse_reopened`; or the rollout under way goes back, or the lock
         is held.
@@ -81,7 +81,7 @@ async def open_rollout(
     forward again. One that has changed nothing yet begins anew with another canary. One that is to end a reopened
     migration again begins anew, too: it has to look at every step.
 
-    From then on the journal knows every property file, so a change by somebody else is seen.
+    From then on the journal knows every property file, so a change from outside the rollout is seen.
 
     :param reviewed: the plan that a person has reviewed; None without one.
     :raises OperatorError: as `may_open`; or a file cannot be read, or is not the one that was compared with the plan.

@@ -32,7 +32,7 @@ def with_controllers(properties: Mapping[str, str], for_brokers: Mapping[str, st
 def without_controllers(
     properties: Mapping[str, str], for_brokers: Mapping[str, str], protocol: str, was: Mapping[str, str]
 ) -> str | None:
-    """The map from before the migration. If somebody has changed the map since: the present map without the entries
+    """The map from before the migration. If the map has changed since: the present map without the entries
     that `with_controllers` has added, but with all that the broker's own listeners need.
 
     :param was: the file as it was before the migration.

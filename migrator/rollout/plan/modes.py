@@ -187,7 +187,7 @@ def _rewritten(node: Node, text: str, target: FileMode, settings: ModeSettings, 
 
 
 def odd_keys(files: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]]:
-    """By node, the keys in which its file differs, while those of all others agree; without keys that each node
+    """The keys in which one node's file differs while all others agree, by node; without keys that each node
     has for itself. Of two files, nobody knows which one is the odd one.
 
     :param files: property files of one kind, by node.
@@ -201,7 +201,7 @@ def odd_keys(files: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, str]
 
 
 def without_rollout(node: Node, text: str) -> str:
-    """The file without the changes of rollouts, as far as their marks in the file tell them.
+    """The file without the changes of rollouts that its marks show.
 
     :raises OperatorError: lines that a rollout has commented out are cut.
     """

@@ -61,7 +61,7 @@ def _step(rules: PhaseRules, place: Place) -> Step:
 
 
 def _groups(inventory: Inventory, canary: str) -> list[list[Node]]:
-    """Brokers rack by rack, in the order of the inventory. The canary is a group of its own, and first."""
+    """Brokers rack by rack, in the order of the inventory. The canary is a separate group, and first."""
     brokers = inventory.brokers.nodes
     racks: dict[str, list[Node]] = {}
     for node in brokers:

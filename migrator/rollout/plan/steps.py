@@ -89,7 +89,7 @@ class Job(Enum):
 
 
 class Who(Enum):
-    """The nodes that a phase has a step for."""
+    """The nodes for which a phase has a step."""
 
     CLUSTER = "one step, about no node"
     FIRST_CONTROLLER = "one step, on the machine of the first controller"
@@ -136,7 +136,7 @@ GatesAt = Callable[[Place], tuple[Gate, ...]]
 
 
 def no_gates(_: Place) -> tuple[Gate, ...]:
-    """For a check that a phase does not have."""
+    """Yields no gates: for a check that a phase does not have."""
     return ()
 
 
@@ -149,7 +149,7 @@ class PhaseRules:
     inventory has the phase.
 
     ``leader_last``: the leader of the quorum comes last. ``silent_first``: a voter that does not answer comes first.
-    ``starts_silent``: a silent voter is started whatever records others lack; while no voter leads, its records are not
+    ``starts_silent``: a silent voter is started even if others lack records; while no voter leads, its records are not
     waited for. ``waits_for_all``: the check after it waits for all voters. ``only_while_written``: the gate before it
     counts only while both sides may be written. ``ends_migration``: after its last step the migration has ended.
     ``leaves_quorum_lock``: Kafka's controllers take over, and have no place for the lock. ``to_zookeeper``: a broker

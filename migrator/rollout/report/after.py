@@ -161,7 +161,7 @@ class After:
         return max(self.waits, key=lambda wait: wait.seconds, default=None)
 
     def as_json(self) -> dict[str, Any]:
-        """For scripts."""
+        """The JSON value for scripts."""
         return {"kind": "after", **orjson.loads(orjson.dumps(self))}
 
 
@@ -205,7 +205,7 @@ def after(
 
 
 def _active(entries: Sequence[Entry]) -> dict[int, float]:
-    """By number of a line, the seconds since the beginning in which a command worked."""
+    """The seconds since the beginning in which a command worked, by line number."""
     begin = entries[0].time_ms
     return {each.number: max(0, each.time_ms - begin) / 1000 for each in without_people(entries)}
 

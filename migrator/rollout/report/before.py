@@ -35,7 +35,7 @@ class Before:
     steps: tuple[StepPreview, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """For scripts; each step as `migrator rollout plan --json` shows it."""
+        """The JSON value for scripts; each step as `migrator rollout plan --json` shows it."""
         whole = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "steps"}
         steps = [one.as_json() for one in self.steps]
         return {"kind": "before", **orjson.loads(orjson.dumps(whole)), "steps": steps}

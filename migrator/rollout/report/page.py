@@ -19,7 +19,7 @@ from migrator.values import value
 
 Cell = str | tuple[str, ...]
 MINUTES_FROM, HOURS_FROM = 120, 7_200
-"""From so many seconds on, a time is given in minutes, or in hours."""
+"""The seconds from which a time is given in minutes, or in hours."""
 DIGEST = 12
 """Characters of a digest that are shown; the JSON has all."""
 SEE = "see what the command said"

@@ -76,7 +76,7 @@ def of_status(status: Status) -> LeaderSays | None:
 
 
 async def by_command(executor: Executor, node: Node, program: str) -> LeaderSays | None:
-    """By a command on the leader's host; None when it fails."""
+    """Ask by a command on the leader's host; None when it fails."""
     words = [program, "status", "-c", node.properties, "--json"]
     try:
         output = await executor.run(node, words, seconds=THERE_SECONDS)
@@ -86,7 +86,7 @@ async def by_command(executor: Executor, node: Node, program: str) -> LeaderSays
 
 
 def of_json(content: Any) -> LeaderSays | None:
-    """From the output of `migrator status --json`; None when it is something else, or not of the leader."""
+    """Decode the output of `migrator status --json`; None when it is something else, or not of the leader."""
     try:
         if content["quorum"]["leader_id"] != content["node_id"]:
             return None

@@ -115,8 +115,8 @@ class ClusterObserver:
         known: Mapping[int, Sequence[Endpoint]],
         answers: Mapping[int, BrokerAnswer],
     ) -> PartitionsSeen | str:
-        """From the quorum's log, when the quorum is the controller; else from brokers, and first from the ZooKeeper
-        controller."""
+        """Read the partitions from the quorum's log, when the quorum is the controller; else from brokers, and first
+        from the ZooKeeper controller."""
         least = min_isr_of(answers)
         if image is not None and state in QUORUM_RULES:
             return await asyncio.to_thread(of_image, image, least, placed=self._brokers.placed)

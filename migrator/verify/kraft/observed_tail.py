@@ -10,7 +10,7 @@ from migrator.verify.kraft.observed import BEGIN, Observed, is_address, observed
 
 
 class ObservedTail(LogTail):
-    """Before each step, fetches what has been committed since the last one."""
+    """Fetches, before each step, the records committed since the last one."""
 
     def __init__(self, quorum: Observed, scratch: Path, until: int | None = None) -> None:
         self._quorum = quorum

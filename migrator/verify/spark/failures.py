@@ -19,7 +19,7 @@ DEFECTS = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, NameError, RuntimeError),
     *(TypeError, ValueError),
 )
-"""The exceptions of a wrong program. Faults of files and peers have errors of their own."""
+"""The exceptions of a wrong program. Faults of files and peers have separate errors."""
 _PACKED = re.compile(r"packed-operator-error:([A-Za-z0-9_=-]+)")
 _DEFECT = re.compile(r"packed-defect:([A-Za-z0-9_=-]+)")
 _MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")

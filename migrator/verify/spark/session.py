@@ -53,8 +53,9 @@ _LOCAL_DEFAULTS = {
     "spark.authenticate": "true",
     "spark.executor.heartbeatInterval": "2s",
 }
-"""Only for a local master: workers on other machines could not reach loopback. Spark opens ports on loopback all the
-same, and generates a secret for them, which it does only with a local master (``SecurityManager.initializeAuth``)."""
+"""The settings for a local master only: workers on other machines could not reach loopback. Spark opens ports on
+loopback all the same, and generates a secret for them, which it does only with a local master
+(``SecurityManager.initializeAuth``)."""
 _SAID = re.compile(r"(: )?([\w.$]+(Exception|Error): |\[[A-Z_]+\])")
 """The line of an exception's text that is not part of a stack."""
 PYTHON_KEY = "spark.pyspark.python"
@@ -189,7 +190,7 @@ def _submitted(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSes
 
 @contextmanager
 def _started(master: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session in a JVM of its own, started quietly."""
+    """A session in a separate JVM, started quietly."""
     is_local = master.startswith("local")
     programs = {
         "JAVA_HOME": str(find_java().resolve().parents[1]),

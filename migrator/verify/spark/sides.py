@@ -79,7 +79,7 @@ class _Reader(RowReader):
 
 
 class LiveReader(_Reader):
-    """One partition for the small families, the topics in ranges; each has a session of its own."""
+    """One partition for the small families, the topics in ranges; each has a separate session."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """The parts that Spark reads in parallel (see `DataSourceReader`)."""

@@ -25,7 +25,7 @@ Key = tuple[str, str, str]
 
 TOPIC_CONFIG = "topic:"
 READ_RETRY_SECONDS = 15.0
-"""For how many seconds one reading is repeated after lost connections."""
+"""Seconds for which one reading is repeated after lost connections."""
 
 
 def topic_of(kind: str, entity: str) -> str | None:
