@@ -40,12 +40,11 @@ def run(
     stderr = console(stderr=True, quiet=is_submitted())  # otherwise it mixes with the answer
     with terminated_as_interrupted(), VerifyProgress(stderr) as progress:
         progress.begin("starting Spark")
-        with spark_session(*of_spark) as spark:
-            with answered(spark, sources, question, progress.begin) as answer:
-                if parquet is not None:
-                    answer.write.parquet(parquet)
-                else:
-                    show(answer, form, progress.rest)
+        with spark_session(*of_spark) as spark, answered(spark, sources, question, progress.begin) as answer:
+            if parquet is not None:
+                answer.write.parquet(parquet)
+            else:
+                show(answer, form, progress.rest)
 
 
 def show(answer: DataFrame, form: str | None, begin: Callable[[], None] = lambda: None) -> None:

@@ -143,7 +143,7 @@ def test_parquet_holds_the_answer(spark: SparkSession, both: Path, tmp_path: Pat
                 "WITH a AS (SELECT 1) INSERT INTO kraft SELECT * FROM a",
                 "FROM kraft INSERT INTO taken SELECT *",
                 "DROP VIEW kraft",
-                "INSERT OVERWRITE DIRECTORY '/tmp/taken' USING parquet SELECT 1",
+                "INSERT OVERWRITE DIRECTORY 'taken' USING parquet SELECT 1",
                 "SELECT 1); DROP VIEW kraft; (SELECT 1",
             )
         ),
