@@ -69,7 +69,7 @@ class Machine:
         gc.collect(1)
         gc.freeze()
 
-    # Network, beside what the event loop does.
+    # Network calls outside of the event loop.
 
     def host_name(self) -> str:
         """The host name by which other machines reach this one."""
@@ -191,7 +191,7 @@ def write_again(descriptor: int) -> None:
     while position < size:
         data = on.read(descriptor, min(READ_BUFFER_BYTES, size - position), position)
         if not data:
-            return  # the file was cut meanwhile
+            return  # the file was truncated meanwhile
         position += on.write(descriptor, data, position)
 
 

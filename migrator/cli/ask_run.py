@@ -37,7 +37,7 @@ def run(
     """
     if starts_java(of_spark[0]):
         find_java()
-    stderr = console(stderr=True, quiet=is_submitted())  # otherwise it mixes with the answer
+    stderr = console(stderr=True, quiet=is_submitted())  # otherwise the progress mixes with the answer
     with terminated_as_interrupted(), VerifyProgress(stderr) as progress:
         progress.begin("starting Spark")
         with spark_session(*of_spark) as spark, answered(spark, sources, question, progress.begin) as answer:

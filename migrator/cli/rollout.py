@@ -98,7 +98,7 @@ def command() -> None:
     dies, 'resume' goes on exactly there. Exit codes: 0 done, 1 not complete (status), nothing to stop (abort), or you
     said no; 2 refused or failed, or nobody answered: the message says why, and what to do; 130 stopped at once.
     """
-    calm_garbage_collector()  # it holds a big cluster's metadata
+    calm_garbage_collector()  # the process holds a big cluster's metadata
 
 
 @command.command("plan")

@@ -179,7 +179,7 @@ def refused_output() -> OSError | None:
     """The error of writing the output; None if it is written. After an error the rest is dropped, so that Python does
     not try again at its end."""
     try:
-        if sys.stdout is not None:  # it is closed with the shell's >&-
+        if sys.stdout is not None:  # the shell's >&- has closed the stream
             sys.stdout.flush()
     except OSError as error:
         _send_nowhere(sys.stdout)

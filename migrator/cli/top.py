@@ -69,7 +69,7 @@ def command(
     view, terminal = _View(), console()
     settings = load_settings(at.config)[0] if at.config is not None and kind == "stock" else None
     asker = QuorumAsker(*at)
-    calm_garbage_collector()  # with Kafka's controllers it holds a big cluster's metadata
+    calm_garbage_collector()  # with Kafka's controllers this process holds a big cluster's metadata
     redraws = terminal.is_terminal and not terminal.is_dumb_terminal
     try:
         if once or not redraws:
@@ -78,7 +78,7 @@ def command(
             if not once:
                 terminal.print(Text(ONE_LOOK + ("" if settings else EACH_CHANGE), "dim"), soft_wrap=True)
         else:
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # restores the terminal
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # this restores the terminal
             asyncio.run(_follow(asker, settings, view, terminal))
     finally:
         if picture is not None and view.answers is not None:

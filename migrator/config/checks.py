@@ -317,7 +317,7 @@ def _ports(settings: Settings) -> Iterator[Problem]:
             text = settings.explicit.get(key, "")
             taken += [(key, key, *parse_host_port(text))] if text else []
     except ValueError:
-        return  # other checks report it
+        return  # other checks report this fault
     for number, (key, name, host, port) in enumerate(taken):
         for _, other, its_host, its_port in taken[:number]:
             if port and port == its_port and (host == its_host or {host, its_host} & EVERYWHERE):

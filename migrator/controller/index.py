@@ -93,7 +93,7 @@ class PartitionSet:
 
     def __iter__(self) -> Iterator[TopicPartition]:
         """All partitions that are in the set at the start. The set may change during the iteration."""
-        for topic_id, bits in self._present().items():  # a tuple for each entry would be work for the collector
+        for topic_id, bits in self._present().items():  # a tuple for each entry would slow the garbage collector
             rest = bits
             while rest:
                 lowest = rest & -rest

@@ -92,7 +92,7 @@ def is_controller(image: MetadataImage, name: str) -> bool:
     """Whether the resource with this name is a controller's. Kafka takes ``+3001`` and ``03001`` for 3001."""
     try:
         return int(name) in image.cluster.controllers
-    except ValueError:  # the one of all brokers, or none of Kafka's
+    except ValueError:  # the configuration of all brokers, or a name that Kafka does not use
         return False
 
 

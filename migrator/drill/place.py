@@ -99,7 +99,7 @@ def _runs(data: Path) -> str | None:
     try:
         lock = os.open(data / LOCK, os.O_RDONLY)
     except PermissionError:
-        return ""  # another user's: this drill cannot say that it may be deleted
+        return ""  # another user's directory: this drill cannot say that it may be deleted
     except OSError:
         return None
     try:

@@ -158,7 +158,7 @@ class ClaimedPlace:
 
     def _unmake(self, client: KazooClient) -> None:
         for path in reversed(self._made):
-            with suppress(NoNodeError, NotEmptyError):  # another user has it now
+            with suppress(NoNodeError, NotEmptyError):  # another user has this directory now
                 client.delete(path)
 
     def _found(self, client: KazooClient) -> list[str]:

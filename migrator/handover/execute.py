@@ -148,7 +148,7 @@ class HandoverRun:
         most: an election, or a record that a voter lacks for a moment, prevents nothing. Errors as in `look`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        await self.look()  # only a second look tells a voter that is behind from one that lacks just a record
+        await self.look()  # only a second look distinguishes a voter that is behind from a voter that lacks one record
         while (picture := await self.look(ahead=True)).only_waits and loop.time() < deadline:
             await asyncio.sleep(POLL_SECONDS)
         return picture

@@ -93,7 +93,7 @@ class Handover:
 
 
 def next_step(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep:
-    # While no leader tells the migration's state, the log in the directory does.
+    # Without a leader's answer, the log in the directory shows the migration's state.
     if seen.migration is None and node.directory.finished is not None:
         seen = replace(seen, migration=migration_seen(is_over=node.directory.finished))
     if refusal := _refusal(node, seen, wanted):
@@ -181,7 +181,7 @@ def _stop(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep:
         if gate.kind is GateKind.OTHERS_CAUGHT_UP and wanted.way is not Way.ROLLING:
             continue  # on this way all voters are stopped, so none has to wait for the others
         if gate.kind is GateKind.VOTERS_SETTLED and not seen.is_led:
-            continue  # without a leader no reassignment goes on
+            continue  # without a leader no reassignment continues
         if waiting := judge(gate, seen):
             return _wait(node, *_still_serves(gate.kind, _reasons(waiting)))
     return HandoverStep(node.node_id, Action.STOP)

@@ -41,7 +41,7 @@ def merge_steps(parts: Iterable[Changes]) -> Generator[None, None, Changes]:
     """Like `merge_changes`, in steps: yields where a turn of the event loop is over."""
     known = list(parts)
     if len(known) == 1 and known[0].records < TURN_RECORDS - 1:
-        return known[0]  # of a batch, mostly
+        return known[0]  # mostly the records of one batch
     merged, turn = _Merged(), Turn()
     for part in known:
         merged.add(part)

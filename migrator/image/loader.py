@@ -273,7 +273,7 @@ class ImageLoader:
         if self._batches and self._batches[0].end_offset > offset and self._next == 0:
             self._backlog = 0
             self._batches.clear()
-            self._builder = None  # its first record may be a topic's removal, of which a part is done
+            self._builder = None  # the first record may be a topic's removal, which is partly applied
         if self.end_offset > offset:
             undone = list(self._parts)
             while self._states and self._states[-1].end_offset > offset:

@@ -104,7 +104,7 @@ def _dump_data(raw: RawRecord, *, secrets: bool) -> DumpedRecord:
     content = known = to_json(record, version)
     if not secrets:
         content["data"] |= dict.fromkeys(_secret_fields(record), REDACTED)
-    if isinstance(record, ZkMigrationStateRecord):  # all other fields are tagged ones of ours, which Kafka's tool skips
+    if isinstance(record, ZkMigrationStateRecord):  # all other fields are our tagged fields, which Kafka's tool skips
         known = to_json(ZkMigrationStateRecord(record.zk_migration_state), version)
     return DumpedRecord(raw, content, f"payload: {json_text(known)}")
 

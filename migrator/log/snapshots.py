@@ -201,7 +201,7 @@ class SnapshotWriter(_PartFile):
         try:
             self._add(header, len(records))
         except StorageError:
-            self.abort()  # the context has not begun, so its end cannot do this
+            self.abort()  # the context has not begun, so its end would not close the file
             raise
 
     def append(self, values: Sequence[bytes], *, now_ms: int) -> None:

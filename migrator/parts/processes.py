@@ -231,7 +231,7 @@ class ChildProcess:
         """SIGSTOP: alive for the kernel, silent for its peers. Returns when it has stopped, because on a busy machine a
         thread may still answer after the signal. Does nothing when it has ended."""
         self.send(signal.SIGSTOP)
-        with suppress(ChildProcessError):  # it has ended and was reaped
+        with suppress(ChildProcessError):  # the process has ended and was reaped
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:

@@ -136,7 +136,7 @@ class TopicCensus:
         if record.leader == NO_LEADER:
             self._leaderless.add(f"{topic}-{record.partition_id}")
         strangers = sorted(set(record.isr).difference(record.replicas))
-        if strangers:  # it is copied as it is, as Kafka does
+        if strangers:  # the copy takes the value unchanged, as Kafka does
             self._inconsistent.add(f"{topic}-{record.partition_id} (in sync without being a replica: {strangers})")
         elif not record.isr or record.leader not in (NO_LEADER, *record.isr):
             self._inconsistent.add(f"{topic}-{record.partition_id}")

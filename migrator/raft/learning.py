@@ -21,7 +21,7 @@ def is_plausible(quorum: Quorum, epoch: int, leader_id: int | None) -> bool:
     if leader_id is None or epoch < quorum.epoch:
         return True
     if leader_id not in quorum.voters and quorum.has_fixed_voters:
-        return False  # voters in the log are another matter: this node's set may be too old to have the leader
+        return False  # not with voters in the log: this node's set may be too old to have the leader
     if epoch > quorum.epoch and _is_doubtful(quorum, leader_id):
         return False
     return epoch > quorum.epoch or quorum.leader_id in {None, leader_id}

@@ -237,7 +237,7 @@ def _first_refusal(quorum: Quorum, change: VoterChange, rules: tuple[Rule, ...])
     return next((refusal for rule in rules if (refusal := rule(quorum, leader, change)) is not None), None)
 
 
-# What every node does
+# The work of every node
 
 
 def follow_log(quorum: Quorum) -> None:

@@ -147,7 +147,7 @@ class Plan:
         return tuple(key for key in self.to_remove if key != self.view.own)
 
 
-# What the target asks for
+# The requirements of the target
 
 
 def _satisfies(view: PlannerView, voter: ReplicaKey, wanted: ReplicaKey) -> bool:

@@ -46,6 +46,6 @@ def merged(parts: Iterable[Recovered]) -> Recovered:
     """One value for several recoveries: all refused replicas, and the last recovery's place in the log."""
     known = [part for part in parts if part is not NOTHING_RECOVERED]
     if not known:
-        return NOTHING_RECOVERED  # the usual case, and this is called for each message
+        return NOTHING_RECOVERED  # the usual case comes first: each message calls this
     last = max(known, key=lambda part: (part.epoch, part.end_offset))
     return Recovered(frozenset().union(*(part.refused for part in known)), last.epoch, last.end_offset)

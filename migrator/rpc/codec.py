@@ -72,7 +72,7 @@ def _dump(value: Any) -> Any:
 def _load_optional(proto: Any, name: str) -> Any:
     value = getattr(proto, name)
     if not proto.HasField(name):
-        # Only a Fetch may do without a snapshot id: the other two are about one.
+        # Only a Fetch may lack a snapshot id: the other two messages need one.
         if name == "snapshot_id" and not isinstance(proto, quorum_pb2.FetchResponse):
             raise PeerError(f"{proto.DESCRIPTOR.name} without {name}")
         return None

@@ -126,5 +126,5 @@ async def _ask_one(client: KafkaClient, question: str, read: Read[T]) -> tuple[i
     try:
         ((told,),) = (topic.partitions for topic in answer.topics)
         return told.leader_epoch, *read(answer.leader_says)
-    except (DecodeError, ValueError):  # of another release, or of no controller
+    except (DecodeError, ValueError):  # an answer of another release, or not of a controller
         return None

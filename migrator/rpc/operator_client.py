@@ -94,7 +94,7 @@ class OperatorClient:
                 raise OperatorError(
                     str(error), where=address, remedy="Check the address, migrator.grpc.tls.* and .voter.principals"
                 ) from error
-            except OSError as error:  # TimeoutError is one
+            except OSError as error:  # this includes TimeoutError
                 raise no_answer(address) from error
 
         return cls(channel, address)
@@ -259,7 +259,7 @@ def _patient() -> tuple[tuple[str, int], ...]:
 def _silent_socket(metadata_directory: str) -> OperatorError:
     try:
         in_use = is_in_use(Path(metadata_directory))
-    except StorageError:  # of another user
+    except StorageError:  # the directory of another user
         in_use = False
     if not in_use:
         return no_answer(metadata_directory)

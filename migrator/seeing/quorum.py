@@ -106,7 +106,7 @@ class QuorumEyes:
         ids = sorted(voters or self._endpoints)
         answers = dict(zip(ids, await asyncio.gather(*map(self._signals.ask_one, ids)), strict=True))
         if not any(answers.values()) and not somebody:
-            self._image, self._committed = RemoteImage(), -1  # what comes next may be another quorum
+            self._image, self._committed = RemoteImage(), -1  # the next look may find another quorum
             self._earlier = CommittedBefore()
             return QuorumLook(None, None, -1, (f"no controller answers{self._why}",))
         now = -1 if described is None else int(described.high_watermark)

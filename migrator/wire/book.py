@@ -273,7 +273,7 @@ class Room:
     def wait(self, want: Want) -> None:
         """Add a charge to the queue of its caller."""
         callers = self._waiting[want.caller.share]
-        if not callers:  # a share that was idle has not saved up a claim
+        if not callers:  # an idle share does not save up bytes
             self._passed[want.caller.share] = max(self._passed[want.caller.share], self._now)
         callers.setdefault(want.caller, {})[want.charge] = want
 

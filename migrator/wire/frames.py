@@ -259,7 +259,7 @@ class FrameStream(asyncio.BufferedProtocol):
             self._grow(self._arriving)
         elif self._arriving is not None and self._filled - self._noted >= WRITE_SLICE:
             self._noted = self._filled
-            self._arriving.handed()  # the peer has to send as fast as it has to take an answer
+            self._arriving.handed()  # the same limit of speed as for the peer that reads an answer
 
     def _grow(self, charge: Charge) -> None:
         """Enlarge the buffer of the arriving frame. Reading stops until the book has room for it."""

@@ -136,7 +136,7 @@ class Observer:
             except NoAnswerError:
                 if part_bytes == FIRST_PART_BYTES:
                     raise
-                part_bytes = FIRST_PART_BYTES  # the line may have become slower
+                part_bytes = FIRST_PART_BYTES  # the connection may have become slower
                 continue
             if leader not in (NOBODY, self.leader):
                 raise SnapshotGoneError(f"controller {self.leader} leads now, not controller {leader}")

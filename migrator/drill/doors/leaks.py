@@ -45,9 +45,7 @@ class SecretKind(Enum):
                 return is_property_file(path) or path.name == "metrics-users"
             case SecretKind.KEY:
                 return path.suffix == ".pem"
-            case (
-                SecretKind.CONFIG
-            ):  # encrypted in ZooKeeper; KRaft has no encryption for it, and files of its own for it
+            case SecretKind.CONFIG:  # encrypted in ZooKeeper; in clear in KRaft's log files
                 return path.parent.name == DIRECTORY_NAME or is_archive(path.parent)
             case SecretKind.SCRAM:
                 return path.parent.name in _LOG_DIRECTORIES or is_archive(path.parent)

@@ -101,7 +101,7 @@ class Admin:
         except KafkaException as error:
             if error.args[0].code() != KafkaError._PARTIAL:  # noqa: SLF001 - it has no other name
                 raise
-            return False  # the only broker knows no broker: no controller has sent it any yet
+            return False  # the only broker knows no brokers yet: no controller has sent UpdateMetadata
         partitions = [partition for topic in topics for partition in topic.partitions.values()]
         return all(part.leader >= 0 and len(part.isrs) == len(part.replicas) for part in partitions)
 

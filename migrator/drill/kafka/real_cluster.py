@@ -137,7 +137,7 @@ class RealCluster(Cluster):
         with report.step("The plan of the rollout"):
             await self._desk.show_plan(report)
         with report.step("Preflight and rehearsal find nothing in the way"):
-            # With one broker, each topic has one replica, and the rollout asks about that.
+            # With one broker, each topic has one replica, and the rollout asks whether to continue.
             await self._desk.go(report, "apply", "--until", "rehearse", "--yes")
             rehearsal = self._desk.verdict(Phase.REHEARSE)
             if rehearsal.get("forecast") is not None:
@@ -186,7 +186,7 @@ class RealCluster(Cluster):
         await self._desk.go(report, "resume", "--until", "kraft")
 
     async def end_migration(self, report: DrillReport) -> None:
-        until_there = ("--until", "finish") if self._hands_over else ()  # else nothing but the archive comes behind it
+        until_there = ("--until", "finish") if self._hands_over else ()  # else only the archive follows
         await self._desk.go(report, "resume", *until_there, "--yes")
         report.none_of("differences", self._desk.verdict(Phase.VERIFY)["differences"])
         for controller in self.controllers:  # as the rollout has written it
@@ -228,7 +228,7 @@ class RealCluster(Cluster):
 
     async def hand_over(self, report: DrillReport) -> None:
         with report.step(f"Stock Kafka {self._kafka.kafka.version} controllers take over"):
-            if self._hands_over:  # behind this nothing comes but the archive
+            if self._hands_over:  # after this only the archive follows
                 await self._desk.go(report, "resume")
             else:
                 for controller in self.controllers:

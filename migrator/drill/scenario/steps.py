@@ -249,7 +249,7 @@ class _Drill:
             for who, violations in self._cluster.violations(image).items():
                 self._report.check(f"{who} saw nothing that a real one suffers from", not violations, violations[:5])
             self._check_acknowledged(self._image_of_a_log())
-            if self._options.rollback_at == DUAL_WRITE:  # otherwise the next step compares
+            if self._options.rollback_at == DUAL_WRITE:  # else the next step runs verify
                 await self._verify(ExitCode.OK, "Spark says that both sides are equal")
 
     async def corrupt(self) -> None:

@@ -242,7 +242,7 @@ class Workload:
     async def _delete(self, name: str) -> None:
         configs = [ConfigFact(ConfigResourceType.TOPIC, name, key) for key in TOPIC_KEYS]
         for config in configs:
-            self.ledger.doubt(config)  # a deletion removes them, answered or not
+            self.ledger.doubt(config)  # the deletion may have happened without an answer
         answer = await self._change(
             TopicFact(name), None, DELETE_TOPICS, repeated=ErrorCode.unknown_topic_or_partition,
             topics=[{"name": name, "topic_id": None}], timeout=TIMEOUT,
