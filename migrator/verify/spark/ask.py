@@ -26,12 +26,12 @@ _ZONE = "spark.sql.session.timeZone"
 @value
 class Question:
     """``name``: one of `QUESTIONS`; or ``sql``, the operator's own. ``since``: the last offset before the span that is
-    asked about; ``as_of``: the last offset to read."""
+    asked about; ``as_of``: the last offset to read; None: the end of the log."""
 
     name: str | None
     sql: str | None
     since: int
-    as_of: int
+    as_of: int | None
 
 
 @contextmanager
