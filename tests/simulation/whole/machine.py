@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextvars import Context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -34,6 +34,8 @@ FIRST_DESCRIPTOR = 1_000_000_000
 """The first number of simulated descriptors, so large that this process has no such descriptor."""
 FAILING_SHARE = 0.5
 """The share of a failing disk's operations that fail."""
+WALL_STEP_NS = 3600 * 10**9
+"""By so much at most a wall clock goes forward or back when it is set."""
 READING_NS = 200
 """The time of one look at the clock, so that a loop which waits for a time ends."""
 
@@ -72,6 +74,7 @@ class SimulatedMachine(Machine):
         self.network = world.network
         self.chance = Random(f"{world.options.seed} {name} {life}")
         self._own_chance = Random(f"{world.options.seed} {name} {life} its own")
+        self._wall_chance = Random(f"{world.options.seed} {name} {life} its wall clock")
         self.is_alive = True
         self.began_at = world.now
         self.busy_until = 0.0
@@ -407,8 +410,10 @@ class SimulatedMachine(Machine):
         return self.next_due
 
     def hang(self, until: float) -> None:
-        """Its loop does not turn before; time goes on."""
+        """Its loop does not turn before; time goes on, and its wall clock is set anew, as that of a virtual machine."""
         self.hangs_until, self.next_due = until, None
+        step_ns = int(self._wall_chance.uniform(-1, 1) * WALL_STEP_NS)
+        self.clock = replace(self.clock, wall_offset_ns=self.clock.wall_offset_ns + step_ns)
 
     def turn(self) -> None:
         """Let its loop turn once, which takes a while: of the processor, of the disk, and up to a time to wait for."""

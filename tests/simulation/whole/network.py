@@ -37,8 +37,8 @@ class Network:
         self.listening: dict[tuple[str, int], ListeningSocket] = {}
         self.machines_off: set[str] = set()
         """Hosts whose power is cut."""
-        self.cut: set[tuple[str, str]] = set()
-        """Wires that carry nothing now, each in one direction."""
+        self.cut: dict[tuple[str, str], float] = {}
+        """Wires that carry nothing now, each in one direction, and since when."""
         self._held: dict[tuple[str, str], list[Callable[[], None]]] = {}
         self.mended_at: dict[str, float] = {}
         """When a wire to or from each host was mended last."""
@@ -119,13 +119,13 @@ class Network:
         return delay
 
     def cut_wire(self, wire: tuple[str, str]) -> None:
-        self.cut.add(wire)
+        self.cut.setdefault(wire, self._world.now)
 
     def mend_wire(self, wire: tuple[str, str]) -> None:
         """What was held arrives in its order, once TCP sends it again."""
         if wire not in self.cut:
             return
-        self.cut.discard(wire)
+        del self.cut[wire]
         self.mended_at |= dict.fromkeys(wire, self._world.now)
         held = self._held.pop(wire, [])
         at = self._world.now + self._random.uniform(*RETRANSMISSION_SECONDS)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from unittest.mock import patch
 
 from tests.simulation.whole import (  # noqa: F401 - they register the bugs
+    planted_decisions,
     planted_disk,
     planted_node,
     planted_operators,
@@ -90,6 +91,8 @@ TABLE = {
         Row("voters_change_before_the_last_change_is_committed", "Raft's membership bug (Ongaro, July 2015)"),
         Row("answer_of_the_leader_leaves_the_evidence", "what this program had"),
         Row("refused_port_alone_is_evidence", "what this program had", 2),
+        Row("leader_without_a_majority_leads_on", "KAFKA-15489: a leader that is cut off does not resign", 6),
+        Row("nobody_asks_for_pre_votes", "KIP-996: who comes back ends a leadership", 3),
     ),
     "what is told, and the image": (
         Row("answer_before_commit", "Elasticsearch 20031", 0),
@@ -102,6 +105,17 @@ TABLE = {
         Row("leader_of_an_older_epoch_is_told", "KAFKA-9212: a stale epoch is told", 9),
         Row("high_watermark_that_is_told_is_the_logs_end", "Elasticsearch 20031", 0),
         Row("validation_writes", "what this program had", 0),
+        Row("followers_are_told_that_all_is_committed", "Elasticsearch 20031: dirty reads", 0),
+    ),
+    "decisions": (
+        Row("ids_are_given_by_the_committed_image", "KAFKA-15552: blocks of producer ids that are given twice"),
+        Row("broker_epoch_is_given_again", "KIP-903: a broker that has started again is taken for itself", 4),
+        Row("topic_id_is_given_again", "no report is known"),
+        Row("isr_is_changed_by_who_knows_an_old_one", "KIP-903: facts about a replica that are stale", 6),
+        Row("partition_is_led_by_who_is_not_in_sync", "no report is known", 5),
+        Row("broker_that_a_leader_never_heard_stays_unfenced", "no report is known", 1),
+        Row("broker_stays_fenced", "no report is known", 0),
+        Row("lock_is_taken_by_two", "locks of etcd 3.4 (Jepsen, 2020)", 2),
     ),
     "the life of the process": (
         Row("timer_is_not_set_again", "KAFKA-16563", 0),

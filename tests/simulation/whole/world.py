@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from random import Random
 
 from migrator.node import image_proof, snapshotter
-from migrator.raft import snapshot
 from migrator.raft.voter_set import VoterSet
 from tests.simulation.whole.agreement import why_behind, why_not_agreed, why_unfenced
 from tests.simulation.whole.breach import Violation, check
@@ -42,7 +41,7 @@ KEPT: list[World] = []
 """Of this process; what is in them is never freed."""
 IDLE_SECONDS = 5.0
 """Within so long all that was asked for is answered, or given up."""
-FENCING_SECONDS = 2 * SESSION_MS / 1000
+FENCING_SECONDS = 3 * SESSION_MS / 1000
 """Within so long after their last heartbeats all brokers are fenced."""
 SETTLING_SECONDS = 25.0
 """Within so long after the last fault everybody agrees again."""
@@ -285,10 +284,21 @@ class World:
         if not self.majority_is_lost:
             self.wait("what_waits_is_gone_when_idle", self.watch.claims.why_busy, IDLE_SECONDS)
             self.wait("images_have_all_that_is_committed", lambda: why_behind(self.watch, end), IDLE_SECONDS)
+            self._change_leader()
             self.wait("brokers_without_heartbeats_are_fenced", lambda: why_unfenced(self), FENCING_SECONDS)
         self.watch.at_the_end()
         self.chaos.is_over = True
         self._stop_everybody()
+
+    def _change_leader(self) -> None:
+        """In half of the worlds, if the others may elect: it has never heard of brokers that are silent from now on."""
+        leader, voters = self.watch.some_leader(), {key.node_id for key in self.watch.voter_keys()}
+        others = [node_id for node_id in voters if leader is not None and node_id != leader.node_id]
+        alive = [node_id for node_id in others if node_id not in self.chaos.dead]
+        if leader is not None and self.brokers and self.options.seed % 2 and len(alive) > len(voters) // 2:
+            self.chaos.is_over = True
+            self.count("leaders that end when brokers are silent")
+            leader.stop()
 
     def _stop_everybody(self) -> None:
         for controller in self.controllers.values():
@@ -305,7 +315,6 @@ def simulate(options: Options, show: Callable[[str], None] | None = None) -> Out
     logging.disable(logging.CRITICAL)
     image_proof.ROUND_SECONDS, image_proof.REPLAY_SECONDS = options.compare_seconds, options.replay_seconds
     snapshotter.CLEAN_SECONDS = options.clean_seconds
-    snapshot.CHUNK_BYTES_MAX = min(snapshot.CHUNK_BYTES_MAX, options.snapshot_bytes // 3)  # else each is in one part
     world = World(options, show)
     KEPT.append(world)
     rule, message = None, ""
