@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 REQUEST_SECONDS = 2.0
 NOT_HERE = frozenset((ErrorCode.not_controller, ErrorCode.not_leader_or_follower))
-PAUSE_SECONDS = 0.05
+TRIES = 10
+PAUSE_SECONDS = (0.05, 0.8)
+"""Before the second try, doubled for each further one, and at most (KIP-580): without a leader, most of what a seed
+costs were requests that somebody refuses."""
 
 
 class Client:
@@ -77,22 +80,22 @@ class Client:
         """The answer, and whose it is."""
         ids = sorted(self.world.controllers)
         node_id = self._leader or self._random.choice(ids)
-        for _ in range(20):
-            client = self._client(node_id)
+        pause, longest = PAUSE_SECONDS
+        for _ in range(TRIES):
             try:
-                response = await client.request(request, REQUEST_SECONDS)
+                response = await self._client(node_id).request(request, REQUEST_SECONDS)
             except UnreachableError:
-                self._leader, node_id = None, self._random.choice(ids)
-                continue
+                response = None
             except TransportError:
                 self._leader = None
                 return None, node_id  # perhaps it is written
-            if not _is_elsewhere(response):
+            if response is not None and not _is_elsewhere(response):
                 self._leader = node_id
                 return response, node_id
-            self._leader = None
-            node_id = self._random.choice(ids)
-            await asyncio.sleep(PAUSE_SECONDS)
+            if node_id == self._leader:
+                self._leader = None
+            await asyncio.sleep(self._random.uniform(pause / 2, pause))
+            node_id, pause = self._leader or self._random.choice(ids), min(pause * 2, longest)
         return None, node_id
 
     def _client(self, node_id: int) -> KafkaClient:

@@ -31,12 +31,37 @@ class Promises:
         self._memberships: dict[int, Membership] = {}
         self._replaced: set[int] = set()
         """Whose disk was replaced after it had told what it holds."""
+        self._last_seen: dict[int, Membership] = {}
 
     def disk_replaced(self, controller: Controller) -> None:
         self._votes.pop(controller.node_id, None)
         self._replaced.add(controller.node_id)
 
-    def check_vote(self, controller: Controller, shadow: Shadow) -> None:
+    def look(self, controller: Controller, shadow: Shadow) -> None:
+        """After each step of its consensus."""
+        self._check_vote(controller, shadow)
+        self._check_change(controller, shadow)
+
+    def _check_change(self, controller: Controller, shadow: Shadow) -> None:
+        """A leader changes the voters once the change before it is committed, with a record of its own epoch (Raft's
+        thesis, 4.1; Ongaro, July 2015)."""
+        state, membership = shadow.raft.state, shadow.core.storage.log.membership()
+        before = self._last_seen.get(controller.node_id, membership)
+        self._last_seen[controller.node_id] = membership
+        if (
+            before is membership
+            or before.voters == membership.voters
+            or not isinstance(state, Leader)
+            or membership.offset < state.start_offset  # it got that one as a follower
+        ):
+            return
+        needed, committed = max(before.offset, state.start_offset), state.high_watermark or 0
+        what = (
+            f"{controller.name} changes voters at {membership.offset}: {needed} is not committed, {committed} ends that"
+        )
+        check("voters_change_after_the_last_change_is_committed", committed > needed, what)
+
+    def _check_vote(self, controller: Controller, shadow: Shadow) -> None:
         state = shadow.core.quorum._core._quorum.state
         if self._states.get(controller.node_id) is state:
             return

@@ -212,7 +212,7 @@ class Watch:
             self._check_replay(controller, shadow)
         if has_changed:
             self.world.chaos.look(controller)
-            self.promises.check_vote(controller, shadow)
+            self.promises.look(controller, shadow)
             if raft.high_watermark != shadow.high_watermark:
                 has_failed = controller.is_ending and core.storage.log._failure is not None  # amid a change of it
                 if not has_failed:
