@@ -70,7 +70,7 @@ TABLE = {
     "snapshots, and what is cut together": (
         Row("snapshot_names_no_voters", "canonical/raft 250", 18),
         Row("snapshot_has_its_name_before_it_is_whole", "etcd 10219", 1),
-        Row("more_of_the_log_is_dropped_than_a_snapshot_holds", "ZOOKEEPER-1797"),
+        Row("more_of_the_log_is_dropped_than_a_snapshot_holds", "ZOOKEEPER-1797", 0),
         Row("log_behind_a_newer_snapshot_is_kept", "canonical/raft 199, RedisRaft 43", 23),
         Row("epochs_are_not_cut_with_the_log", "KAFKA-10706", 9),
         Row("index_is_not_cut_with_the_log", "Kafka's index files that are found corrupted", 0),
@@ -87,7 +87,7 @@ TABLE = {
         Row("observers_count_for_a_majority", "no report is known; etcd and TiKV have learners, too", 0),
         Row("logs_are_compared_by_their_length_alone", "KAFKA-1211 (KIP-101)", 1),
         Row("truncation_goes_too_far", "KAFKA-7897", 1),
-        Row("follower_waits_for_its_leader_for_ever", "KAFKA-15489", 0),
+        Row("follower_waits_for_its_leader_for_ever", "KAFKA-15489", 3),
         Row("voters_change_before_the_last_change_is_committed", "Raft's membership bug (Ongaro, July 2015)", 5),
         Row("answer_of_the_leader_leaves_the_evidence", "what this program had", 1),
         Row("refused_port_alone_is_evidence", "what this program had", 2),

@@ -43,7 +43,7 @@ def renamed_file_is_not_fsynced() -> Patches:
     return [(files, "sync_file", lambda _descriptor: None)]
 
 
-@bug(**CRASHES, **ELECTIONS)
+@bug(chaos_seconds=12, **(CRASHES | ELECTIONS | {"power_rate": 1}))
 def renamed_file_is_not_durable_in_its_directory() -> Patches:
     """After a power cut the old content is there again: an epoch falls (Pillai et al., OSDI 2014)."""
     return [(files, "sync_directory", lambda _directory: None)]
@@ -67,13 +67,13 @@ def full_segment_is_not_fsynced_before_its_successor() -> Patches:
     return [(MetadataLog, "_segment_for", segment_for)]
 
 
-@bug(chaos_seconds=12, big_share=0.05, power_rate=1, sync_ms_max=20)
+@bug(chaos_seconds=8, big_share=0.2, writes=5, power_rate=1, sync_ms_max=20)
 def checksum_is_not_looked_at_at_the_start() -> Patches:
     """A torn batch counts as whole (etcd 14102; Alagappan et al., FAST 2018)."""
     return [(Batch, "check_crc", lambda _self: None)]
 
 
-@bug(segment_bytes=1_000, power_rate=1, kill_rate=1, big_share=0.05, sync_ms_max=20, chaos_seconds=12)
+@bug(segment_bytes=1_000, blackout_rate=0.5, big_share=0.2, writes=5, sync_ms_max=20, chaos_seconds=15, **ELECTIONS)
 def torn_end_is_not_cut() -> Patches:
     """The next boot finds damage in the middle, as the next segment was begun behind it. Big batches leave a torn end
     that the next batches do not cover."""
@@ -131,12 +131,12 @@ def snapshot_has_its_name_before_it_is_whole() -> Patches:
 
 
 @bug(
-    chaos_seconds=12,
-    snapshot_bytes=3_000,
+    chaos_seconds=15,
+    snapshot_bytes=1_500,
     retention_bytes=1,
     segment_bytes=100,
-    clean_seconds=1,
-    kill_rate=1,
+    clean_seconds=3,
+    kill_rate=0.6,
     writes=20,
 )
 def more_of_the_log_is_dropped_than_a_snapshot_holds() -> Patches:

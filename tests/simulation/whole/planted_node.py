@@ -86,7 +86,7 @@ def image_is_changed_in_place() -> Patches:
     return [(TrackedDicts, "_copy", not_copied)]
 
 
-@bug(chaos_seconds=4, minority_stays_dead="yes")
+@bug(chaos_seconds=8, minority_stays_dead="yes")
 def timer_is_not_set_again() -> Patches:
     """A node waits for an event that nobody sends (KAFKA-16563: a poll that is not scheduled again)."""
     original = QuorumRunner._schedule

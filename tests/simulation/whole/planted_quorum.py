@@ -136,7 +136,7 @@ def answer_counts_whatever_it_answers() -> Patches:
     return [(Peers, "answered", answered)]
 
 
-@bug(chaos_seconds=4, minority_stays_dead="yes")
+@bug(chaos_seconds=8, minority_stays_dead="yes")
 def follower_waits_for_its_leader_for_ever() -> Patches:
     """No voter stands for election when the leader is gone (KAFKA-15489's other half; hangs of many systems)."""
 
