@@ -77,6 +77,7 @@ def reader(
             ),
             migrating_zk_brokers=sum(broker.is_migrating_zk_broker for broker in brokers),
             zk_write_behind_lag=0 if behind is None else behind.lag_records,
+            partition_versions_missing=0 if behind is None else behind.versions_missing,
             zookeeper_blocking_kraft_ms=insight.blocked_ms,
             metadata_type=TYPES[image.features.zk_migration_state],
             features=dict(image.features.levels),

@@ -56,6 +56,7 @@ class Reading:
     migration: MigrationFigures
     migrating_zk_brokers: int
     zk_write_behind_lag: int
+    partition_versions_missing: int
     zookeeper_blocking_kraft_ms: int
     metadata_type: MetadataType
     features: Mapping[str, int]
@@ -230,6 +231,11 @@ GAUGES: tuple[tuple[str, str, Callable[[Reading], float]], ...] = (
         "migrator_offline_brokers",
         "Fenced brokers that the active controller does not hear of; 0 elsewhere",
         lambda r: r.offline_brokers,
+    ),
+    (
+        "migrator_partition_versions_missing",
+        "Sets that raise versions of partition states in ZooKeeper, and are still to be made; -1 unknown",
+        lambda r: r.partition_versions_missing,
     ),
     (
         "migrator_graced_brokers",

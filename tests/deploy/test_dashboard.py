@@ -35,6 +35,7 @@ NOT_SHOWN = {
     "migrator_migration_state_age_ms",  # the line of states has it
     "migrator_dual_writing",
     "migrator_migration_enabled",
+    "migrator_partition_versions_missing",  # for some minutes behind a reopening
     "migrator_graced_brokers",  # for less than a minute after a leader has hung
     "migrator_images_different",  # an alert says it at once
     "migrator_images_age_ms",
