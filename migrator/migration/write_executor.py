@@ -199,7 +199,7 @@ class WriteExecutor:
 
     def _compared(self, target: Target, entities: Iterable[str]) -> tuple[EntityWrite, ...]:
         """The writes that some entities need; blocks."""
-        return tuple(write for entity in entities for write in repair(self._zookeeper.reader, target, entity))
+        return tuple(repair(self._zookeeper.reader, target, *entities))
 
 
 def _note_unread(attempt: RetryCallState) -> None:

@@ -250,8 +250,7 @@ def reopen(session: ZooKeeperSession, image: MetadataImage) -> None:
                 if isinstance(effect, messages.SendMulti):
                     events.append(messages.MultiEnded(effect.number, writer.write(effect.ops)))
                 elif isinstance(effect, messages.ReadAgain):
-                    found = (repair(reader, target(effect.image), entity) for entity in effect.entities)
-                    writes = tuple(write for part in found for write in part)
+                    writes = tuple(repair(reader, target(effect.image), *effect.entities))
                     events.append(messages.Repaired(effect.number, effect.entities, writes))
 
     at = messages.Opened(claim, replace(core.reached, epoch=EPOCH, offset=image.provenance.offset))

@@ -71,10 +71,10 @@ def reconcile_topics(
     target: Target,
     parents: Parents,
     *,
-    only: str | None = None,
+    only: Collection[str] | None = None,
     left: Collection[str] | None = None,
 ) -> Iterator[EntityWrite]:
-    """Writes for all topics, or for one: deletions first, then what is missing or different.
+    """Writes for all topics, or for some: deletions first, then what is missing or different.
 
     :param left: topics whose empty config is still to be created; None: no config was compared.
     """
@@ -84,14 +84,14 @@ def reconcile_topics(
         marked = set(source.names_below(zookeeper, paths.DELETE_TOPICS))
         every = sorted(wanted)
     else:
-        (marker,) = zookeeper.read([paths.delete_topic(only)])
-        listed, marked = {only}, {only} if marker is not None else set()
-        every = [only] if only in wanted else []
+        listed, markers = {*only}, zookeeper.read(map(paths.delete_topic, only))
+        marked = {name for name, marker in zip(only, markers, strict=True) if marker is not None}
+        every = sorted(listed & wanted.keys())
     yield from _deletions(zookeeper, sorted((listed | marked) - wanted.keys()), marked)
     answered = sorted(marked & wanted.keys())
-    markers = subtrees(zookeeper, map(paths.delete_topic, answered))
+    orders = subtrees(zookeeper, map(paths.delete_topic, answered))
     for name in answered:
-        marker_gone = tuple(map(Delete, markers.get(paths.delete_topic(name), ())))
+        marker_gone = tuple(map(Delete, orders.get(paths.delete_topic(name), ())))
         yield EntityWrite(entity_name(EntityKind.TOPIC, name), marker_gone, effect=Effect.FINISH_DELETION)
     by_name = {name: target.image.topics.by_id[wanted[name]] for name in every}
 
@@ -244,29 +244,30 @@ def reconcile(zookeeper: ZkSource, target: Target) -> Iterator[EntityWrite]:
     yield from _tokens(zookeeper, target, parents)
 
 
-def repair(zookeeper: ZkSource, target: Target, entity: str) -> list[EntityWrite]:
-    """Compare one entity, by the name that its write has.
+def repair(zookeeper: ZkSource, target: Target, *entities: str) -> list[EntityWrite]:
+    """Compare some entities, by the names that their writes have; topics together, because each reading takes a round
+    trip.
 
-    :raises InvariantViolation: the name is not from `entity_name`.
+    :raises InvariantViolation: a name is not from `entity_name`.
     """
-    kind, name = parse_entity(entity)
-    parents = Parents(zookeeper)
-    match kind:
-        case EntityKind.TOPIC:
-            writes = reconcile_topics(zookeeper, target, parents, only=name)
-        case EntityKind.CONFIG if name.startswith("topics/"):
-            writes = reconcile_topics(zookeeper, target, parents, only=name.removeprefix("topics/"))
-        case EntityKind.CONFIG if name.startswith("brokers/"):
-            writes = _brokers(zookeeper, target, parents, only=name)
-        case EntityKind.CONFIG:
-            writes = _clients(zookeeper, target, parents, only=name)
-        case EntityKind.ACLS:
-            writes = _acls(zookeeper, target, parents, only=name)
-        case EntityKind.TOKEN:
-            writes = _tokens(zookeeper, target, parents, only=name)
-        case EntityKind.PRODUCER_IDS:
-            writes = _producer_ids(zookeeper, target, parents)
-    return list(writes)
+    parents, topics, writes = Parents(zookeeper), dict[str, None](), list[EntityWrite]()
+    for kind, name in map(parse_entity, entities):
+        match kind:
+            case EntityKind.TOPIC:
+                topics[name] = None
+            case EntityKind.CONFIG if name.startswith("topics/"):
+                topics[name.removeprefix("topics/")] = None
+            case EntityKind.CONFIG if name.startswith("brokers/"):
+                writes += _brokers(zookeeper, target, parents, only=name)
+            case EntityKind.CONFIG:
+                writes += _clients(zookeeper, target, parents, only=name)
+            case EntityKind.ACLS:
+                writes += _acls(zookeeper, target, parents, only=name)
+            case EntityKind.TOKEN:
+                writes += _tokens(zookeeper, target, parents, only=name)
+            case EntityKind.PRODUCER_IDS:
+                writes += _producer_ids(zookeeper, target, parents)
+    return [*reconcile_topics(zookeeper, target, parents, only=topics), *writes] if topics else writes
 
 
 def _brokers(
