@@ -13,6 +13,7 @@ from migrator.errors import OperatorError
 from migrator.verify.kraft.files import log_directory_of
 from migrator.verify.kraft.observed import is_address
 from migrator.verify.named import Sources
+from migrator.verify.places import place
 from migrator.verify.questions import OF_ZOOKEEPER, QUESTIONS
 
 
@@ -61,7 +62,7 @@ def command(name: str | None, config: Path | None, **given: Any) -> None:
     from migrator.verify.spark.ask import Question  # noqa: PLC0415 - likewise
     from migrator.verify.spark.metadata_source import offset_of  # noqa: PLC0415 - likewise
 
-    log, since, until = Path(directory), given["since"], given["until"]
+    log, since, until = place(directory), given["since"], given["until"]
     log_directory_of(log)
     last = None if until is None else offset_of(log, until, "--to")
     question = Question(name, given["sql"], -1 if since is None else offset_of(log, since, "--from"), last)

@@ -84,16 +84,16 @@ _SOURCES: tuple[Callable[[Any], Any], ...] = (
         "--zookeeper-files",
         multiple=True,
         metavar="DIR",
-        help="Read files instead: the dataDir of a ZooKeeper server, with snapshots and transaction logs. Repeat the "
-        "option for a separate dataLogDir.",
+        help="Read files instead: the dataDir of a ZooKeeper server, with snapshots and transaction logs, also "
+        "s3://BUCKET/KEY. Repeat the option for a separate dataLogDir.",
     ),
     click.option("--chroot", metavar="PATH", help="The chroot of Kafka in those files."),
     click.option(
         "--metadata",
         "directory",
         metavar="DIR|HOST:PORT",
-        help="Metadata directory of a controller, ours or stock Kafka's; or the listeners of running controllers, with "
-        "commas: then the log is fetched from them.",
+        help="Metadata directory of a controller, ours or stock Kafka's, also s3://BUCKET/KEY; or the listeners of "
+        "running controllers, with commas: then the log is fetched from them.",
     ),
     config_option(
         "A controller's property file: ZooKeeper's address and security, password encoder, metadata directory."

@@ -48,11 +48,30 @@ class KindCounts:
 
 
 @value
+class LogReading:
+    """How Spark read the metadata log: ``size`` in all, ``largest`` of a task and what was read ``twice`` are bytes;
+    ``at_driver``: the records that reached the driver."""
+
+    tasks: int
+    size: int
+    largest: int
+    twice: int
+    at_driver: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.tasks} tasks read {self.size:,} bytes, each at most {self.largest:,}, and {self.twice:,} of them "
+            f"twice; {self.at_driver:,} records reached the driver"
+        )
+
+
+@value
 class Comparison:
-    """Counts by kind, and differences: at most `SUSPECTS_MAX` of one kind and status."""
+    """Counts by kind, and differences: at most `SUSPECTS_MAX` of one kind and status. ``log``: None for an archive."""
 
     kinds: dict[str, KindCounts]
     found: tuple[Difference, ...]
+    log: LogReading | None = None
 
     @property
     def examples(self) -> tuple[Difference, ...]:
@@ -85,7 +104,7 @@ def settled(first: Comparison, different: Iterable[Difference], agreed: Collecti
     counts.subtract((one.kind, one.status) for one in first.found)
     counts.update((one.kind, one.status) for one in now)
     counts.update((kind, "equal") for kind, _, _ in agreed)
-    return Comparison({kind: counts_of(counts, kind) for kind in first.kinds}, tuple(now))
+    return Comparison({kind: counts_of(counts, kind) for kind in first.kinds}, tuple(now), first.log)
 
 
 def place_of(difference: Difference) -> tuple[str, str, str]:

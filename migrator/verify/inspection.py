@@ -12,6 +12,7 @@ from migrator.log.meta_properties import FILE_NAME, read_meta_properties
 from migrator.verify.kraft.files import NAME_DIRECTORY, last_of_log, log_directory_of
 from migrator.verify.kraft.observed import is_address, observed
 from migrator.verify.named import Sources
+from migrator.verify.places import place
 from migrator.verify.zookeeper.files import data_files, read_tree
 from migrator.verify.zookeeper.side import access
 from migrator.zookeeper.clusters import read_cluster_id
@@ -45,7 +46,7 @@ def inspect(sources: Sources, begin: Callable[[str], None]) -> None:
         observed(metadata, sources.config).end_offset()
     else:
         begin("looking at the metadata directory")
-        _inspect_directory(Path(metadata), cluster_id)
+        _inspect_directory(place(metadata), cluster_id)
 
 
 def _inspect_directory(directory: Path, cluster_id: str) -> None:
@@ -66,7 +67,7 @@ def _inspect_directory(directory: Path, cluster_id: str) -> None:
 
 
 def _cluster_id_in_files(sources: Sources) -> str:
-    files = data_files([Path(directory) for directory in sources.zookeeper_files])
+    files = data_files([place(directory) for directory in sources.zookeeper_files])
     chroot, end = _chroot(sources), paths.CLUSTER_ID
     tree = read_tree(files, lambda path: path.endswith(end.encode())).tree
     found = {path.removesuffix(end): znode for path, znode in tree.items()}

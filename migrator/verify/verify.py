@@ -6,6 +6,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -13,12 +14,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from migrator.errors import OperatorError
+from migrator.log.errors import storage_errors
 from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
-from migrator.verify.comparison import Comparison, settled
+from migrator.verify.comparison import Comparison, LogReading, settled
 from migrator.verify.kraft.log_tail import LogTail
 from migrator.verify.kraft.observed_tail import end_of_metadata, metadata_tail
 from migrator.verify.named import Sources
+from migrator.verify.places import place
 from migrator.verify.recheck import Pair, Recheck
 from migrator.verify.spark.compare import compare
 from migrator.verify.spark.failures import operator_error
@@ -103,9 +106,16 @@ def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = Fal
 
 def compare_sides(spark: SparkSession, request: VerifyRequest, begin: Begin = unheard) -> Comparison:
     """The comparison without a second reading, in a given session; errors as in `verify`."""
+    log: LogReading | None = None
+
+    def tell(reading: LogReading) -> None:
+        nonlocal log
+        log = reading
+        begin(f"comparing everything in Spark. Of the metadata log, {reading}")
+
     try:
-        with loaded_sides(spark, request.sources, begin) as sides:
-            comparison = compare(*sides)
+        with loaded_sides(spark, request.sources, tell) as sides:
+            comparison = replace(compare(*sides), log=log)
     except (PySparkException, Py4JError) as error:
         raise operator_error(error) from error
     if comparison.rows == 0:
@@ -119,8 +129,9 @@ def compare_sides(spark: SparkSession, request: VerifyRequest, begin: Begin = un
 
 def _formatted_for(sources: Sources) -> str:
     """The cluster id of the metadata directory, if a directory is compared, and if it is formatted."""
-    directory = Path(sources.metadata or "")
-    if sources.archived or not directory.is_dir():
-        return ""
+    directory = place(sources.metadata or "")
+    with storage_errors("cannot read", directory):
+        if sources.archived or not directory.is_dir():
+            return ""
     identity = read_meta_properties(directory.parent if directory.name == DIRECTORY_NAME else directory)
     return "" if identity is None else identity.cluster_id

@@ -12,16 +12,17 @@ from migrator.parts.kafka import StockKafka
 from tests.interop.support.cluster import Admin, KafkaCluster
 from tests.peers.support import franz_go
 from tests.peers.support.franz_go import SuiteResult
+from tests.peers.support.go import find_go
 from tests.peers.support.on_our_quorum import BROKERS, start
 
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """franz-go's tests, compiled."""
-    go = franz_go.find_go()
+    go = find_go()
     if go is None:
         pytest.skip("Go is not installed")
-    return franz_go.build(go, tmp_path_factory.mktemp("franz-go"))
+    return franz_go.built(go, tmp_path_factory.mktemp("franz-go"))
 
 
 def test_all_as_on_kafkas_controllers(

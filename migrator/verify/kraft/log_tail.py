@@ -12,6 +12,7 @@ from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.loader import ImageLoader, Step
 from migrator.image.model import Changes, MetadataImage
 from migrator.image.replay import replay
+from migrator.log.listing import list_log
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.records.batch import HEADER_SIZE, Batch
 from migrator.records.errors import CorruptRecordsError
@@ -95,7 +96,7 @@ class LogTail:
             return file.read(HEADER_SIZE) != self._place.header
 
     def _read_on(self) -> None:
-        segments = sorted(self._directory.glob("*.log"))
+        segments = list_log(self._directory).segments
         first = max((i for i, path in enumerate(segments) if int(path.stem) <= self._next), default=None)
         if first is None:
             if segments:

@@ -7,6 +7,7 @@ from pathlib import Path
 from migrator.verify.kraft.files import end_of_log
 from migrator.verify.kraft.log_tail import LogTail
 from migrator.verify.kraft.observed import BEGIN, Observed, is_address, observed
+from migrator.verify.places import place
 
 
 class ObservedTail(LogTail):
@@ -36,9 +37,9 @@ def metadata_tail(metadata: str, config: str | None, scratch: Path, until: int |
     """
     if is_address(metadata):
         return ObservedTail(observed(metadata, config), scratch, until)
-    return LogTail(Path(metadata), until)
+    return LogTail(place(metadata), until)
 
 
 def end_of_metadata(metadata: str, config: str | None) -> int:
     """The offset after the last record of the log; errors as in `metadata_tail`."""
-    return observed(metadata, config).end_offset() if is_address(metadata) else end_of_log(Path(metadata))
+    return observed(metadata, config).end_offset() if is_address(metadata) else end_of_log(place(metadata))

@@ -30,6 +30,7 @@ from migrator.verify.kraft.files import (
     undecoded,
 )
 from migrator.verify.kraft.fold import SNAPSHOT
+from migrator.verify.places import place
 
 SPLIT_BYTES = 32 * 1024 * 1024
 """The most bytes of a file that one task reads; it goes on to the end of a batch."""
@@ -94,7 +95,7 @@ def batches_of(split: Split) -> Iterator[tuple[int, Batch]]:
 
     :raises OperatorError: the part cannot be read, or is damaged; names file and offset.
     """
-    path, order = Path(split.path), split.order
+    path, order = place(split.path), split.order
     batches = iter_file_batches(path, split.start, split.end)
     while (batch := _next(path, batches)) is not None:
         if order >= 0 and batch.header.base_offset != order:
@@ -120,14 +121,14 @@ def placed_in(
     :raises OperatorError: a record does not decode; names file and offset.
     """
     try:
-        for place, content in enumerate(batch.contents(), order):
+        for number, content in enumerate(batch.contents(), order):
             key = partition_key(content)
             if key is None:
-                yield placed(place, content, salt)
+                yield placed(number, content, salt)
             elif wants(key):
-                yield Placed(place, (key,), content)
+                yield Placed(number, (key,), content)
     except CorruptRecordsError as error:
-        raise undecoded(Path(split.path), batch.header, error) from error
+        raise undecoded(place(split.path), batch.header, error) from error
 
 
 def _divided(log_directory: Path, count: int, until: int | None, *, history: bool) -> tuple[Split, ...]:

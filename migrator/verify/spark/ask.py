@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -15,6 +14,7 @@ from migrator.errors import InvariantViolation, OperatorError
 from migrator.values import value
 from migrator.verify.kraft.files import end_of_log
 from migrator.verify.named import Sources
+from migrator.verify.places import place
 from migrator.verify.questions import VIEWS, sql_of
 from migrator.verify.spark.failures import operator_error
 from migrator.verify.spark.metadata_source import METADATA
@@ -26,7 +26,7 @@ _ZONE = "spark.sql.session.timeZone"
 @value
 class Question:
     """``name``: one of `QUESTIONS`; or ``sql``, the operator's own. ``since``: the last offset before the span that is
-    asked about; ``as_of``: the last offset to read; None: the end of the log."""
+    asked about; ``as_of``: the last offset to read."""
 
     name: str | None
     sql: str | None
@@ -46,7 +46,7 @@ def answered(
     """
     zone = spark.conf.get(_ZONE) or "UTC"
     own = question.sql and question.sql.rstrip().removesuffix(";")
-    text = sql_of(question.name or "") if own is None else f"SELECT * FROM (\n{own}\n)"  # noqa: S608 - the operator's own query
+    text = sql_of(question.name or "") if own is None else f"SELECT * FROM (\n{own}\n)"  # noqa: S608 - their own
     try:
         spark.conf.set(_ZONE, "UTC")
         register(spark)
@@ -72,7 +72,7 @@ def _define_zookeeper(spark: SparkSession, options: Mapping[str, str]) -> None:
 
 
 def _define_views(spark: SparkSession, metadata: str, as_of: int | None, common: Mapping[str, str]) -> None:
-    last = end_of_log(Path(metadata)) - 1 if as_of is None else as_of
+    last = end_of_log(place(metadata)) - 1 if as_of is None else as_of
     log = spark.read.format(METADATA).options(**common, path=metadata, as_of=str(last))
     log.load().createOrReplaceTempView("kraft")
     log.option("mode", "changes").load().createOrReplaceTempView("changes")

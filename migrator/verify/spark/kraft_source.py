@@ -25,10 +25,12 @@ from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.tracked import Interner
 from migrator.values import value
 from migrator.verify.canonical import Row
+from migrator.verify.comparison import LogReading
 from migrator.verify.kraft.files import ATTEMPTS, COMPARE, EmptyLogError
 from migrator.verify.kraft.fold import SharedRecords, folded_rows, shared_records
 from migrator.verify.kraft.observed import Observed, observed
 from migrator.verify.kraft.splits import Split, divided, records_of
+from migrator.verify.places import place
 from migrator.verify.spark.arrow_rows import SCHEMA, RowReader, arrow_batches
 from migrator.verify.spark.failures import is_gone, packing
 
@@ -46,27 +48,26 @@ class _Gathered:
     shared: tuple[tuple[int, bytes], ...]
     ranges: tuple[tuple[str, int, int], ...]
 
-    def __str__(self) -> str:
+    @property
+    def reading(self) -> LogReading:
+        """How the log was read."""
         sizes = [end - start for _, start, end in self.ranges]
         ends: dict[str, int] = {}
         twice = 0
         for path, start, end in sorted(self.ranges):
             twice += max(0, min(end, ends.get(path, 0)) - start)
             ends[path] = max(end, ends.get(path, 0))
-        return (
-            f"{len(sizes)} tasks read {sum(sizes):,} bytes, each at most {max(sizes):,}, and {twice:,} of them twice; "
-            f"{len(self.shared):,} records reached the driver"
-        )
+        return LogReading(len(sizes), sum(sizes), max(sizes), twice, len(self.shared))
 
 
 @contextmanager
 def metadata_rows(
-    spark: SparkSession, options: Mapping[str, str], begin: Callable[[str], None] = lambda _: None
+    spark: SparkSession, options: Mapping[str, str], tell: Callable[[LogReading], None] = lambda _: None
 ) -> Iterator[DataFrame]:
     """Canonical rows of a metadata log, while the context lasts.
 
     :param options: those of `RecordsSource`.
-    :param begin: called with what was read.
+    :param tell: called when the log is read.
     :raises OperatorError: transactions of the log contradict each other, or the log holds only an open transaction.
     :raises PySparkException: an error in Spark; `failures.operator_error` translates it.
     """
@@ -78,8 +79,8 @@ def metadata_rows(
             raise OperatorError(f"could not tell: {error}", where=where, remedy=COMPARE) from error
         of_entities = records.where("length(entity) > 0")
         if shared.open_since is not None and of_entities.where(f"place < {shared.open_since}").isEmpty():
-            raise EmptyLogError(Path(where))
-        begin(f"comparing everything in Spark. Of the metadata log, {gathered}")
+            raise EmptyLogError(place(where))
+        tell(gathered.reading)
         by_entity = of_entities.repartition("entity").sortWithinPartitions("entity", "place")
         yield by_entity.mapInArrow(_fold(shared, where), SCHEMA)
 
@@ -145,7 +146,7 @@ class RecordsReader(RowReader):
         """The parts that Spark reads in parallel (see `DataSourceReader`)."""
         with packing():
             if "directory" in self.options:
-                return [_Part(split) for split in divided(Path(self.options["directory"]), self.shards)]
+                return [_Part(split) for split in divided(place(self.options["directory"]), self.shards)]
             self._observed().end_offset()  # fails at once if no controller answers
             return [_Part(None)]
 

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from migrator.errors import OperatorError
 from migrator.verify.kraft.shares import Wanted, read_share
 from migrator.verify.kraft.splits import Split, divided, offset_at
+from migrator.verify.places import place
 from migrator.verify.spark.arrow_rows import SCHEMA, RowReader, Share, arrow_batches, require_options
 from migrator.verify.spark.failures import packing
 
@@ -50,7 +51,7 @@ class MetadataReader(RowReader):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         as_of = self.options.get("as_of")
-        self.until = None if as_of is None else offset_of(Path(self.options["path"]), as_of, METADATA)
+        self.until = None if as_of is None else offset_of(place(self.options["path"]), as_of, METADATA)
         self.has_changes = _mode(self.options) == CHANGES
 
     @property
@@ -61,7 +62,7 @@ class MetadataReader(RowReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The parts that Spark reads in parallel (see `DataSourceReader`)."""
         with packing():
-            splits = divided(Path(self.options["path"]), 1, self.until, history=self.has_changes)
+            splits = divided(place(self.options["path"]), 1, self.until, history=self.has_changes)
         count = self.shares_of(sum(split.end - split.start for split in splits))
         return [_LogShare(number, count, splits) for number in range(count)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,8 +19,10 @@ from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.verify.canonical import Row
+from migrator.verify.comparison import LogReading
 from migrator.verify.kraft.observed import is_address
 from migrator.verify.named import Sources
+from migrator.verify.places import place
 from migrator.verify.spark.arrow_rows import SCHEMA, RowReader, Share, arrow_batches, require_options
 from migrator.verify.spark.failures import packing
 from migrator.verify.spark.kraft_source import RecordsSource, metadata_rows
@@ -39,6 +42,8 @@ from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 ZOOKEEPER = "kafka-zookeeper"
 OF_TOPICS = frozenset({"topic", "partition", "config"})
+_BETWEEN = re.compile(f"{os.pathsep}(?!//)")
+"""Between two directories: the colon of ``s3://`` has slashes behind it."""
 _OPTIONS = frozenset({"hosts", "path", "chroot", "config", "kind", "salt", "shards"})
 
 
@@ -130,7 +135,7 @@ class FilesReader(_Reader):
                 yield from self.batches(other_families(tree, self.encoder(), self.salt))
 
     def _files(self) -> DataFiles:
-        return data_files([Path(directory) for directory in self.options["path"].split(os.pathsep)])
+        return data_files([place(directory) for directory in _BETWEEN.split(self.options["path"])])
 
     def _chroot(self) -> str:
         if "chroot" in self.options:
@@ -173,12 +178,12 @@ def register(spark: SparkSession) -> None:
 
 @contextmanager
 def loaded_sides(
-    spark: SparkSession, sources: Sources, begin: Callable[[str], None]
+    spark: SparkSession, sources: Sources, tell: Callable[[LogReading], None]
 ) -> Iterator[tuple[DataFrame, DataFrame]]:
     """ZooKeeper's rows and KRaft's, while the context lasts. With an archive, both are written there first and read
     from there.
 
-    :param begin: called with what was read.
+    :param tell: called when the metadata log is read.
     :raises OperatorError: a source is not named, or the log holds nothing that can be compared.
     :raises PySparkException: an error in Spark; `failures.operator_error` translates it.
     """
@@ -188,7 +193,7 @@ def loaded_sides(
     register(spark)
     common = {"salt": secrets.token_hex(32), "shards": str(sources.shards)}
     zookeeper = spark.read.format(ZOOKEEPER).options(**common, **zookeeper_options(sources)).load()
-    with metadata_rows(spark, common | _kraft(sources), begin) as kraft:
+    with metadata_rows(spark, common | _kraft(sources), tell) as kraft:
         if sources.archive is None:
             yield zookeeper, kraft
             return

@@ -12,7 +12,6 @@ Source: ``org.apache.zookeeper.server.persistence.FileSnap`` and `SnapStream`, `
 from __future__ import annotations
 
 import gzip
-import mmap
 import re
 import zlib
 from collections import defaultdict
@@ -25,6 +24,7 @@ from migrator.errors import OperatorError
 from migrator.log.errors import storage_errors
 from migrator.values import value
 from migrator.verify.live_files import goes_on, stamp
+from migrator.verify.places import mapped
 from migrator.verify.zookeeper.jute_cursor import INT, LONG, Buffer, Cursor, DamagedFileError
 from migrator.verify.zookeeper.transactions import (
     Change,
@@ -133,13 +133,11 @@ def _content(path: Path) -> Buffer:
             remedy="Start the server with -Dzookeeper.snapshot.compression.method=gz or without compression and "
             "wait for its next snapshot, or read the running ensemble (--zookeeper)",
         )
-    with storage_errors("cannot read", path), path.open("rb") as file:
-        if path.suffix == ".gz":
-            try:
-                return gzip.decompress(file.read())
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise DamagedFileError(path, f"the snapshot does not decompress: {error}") from error
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
+    with storage_errors("cannot read", path):
+        try:
+            return mapped(path)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise DamagedFileError(path, f"the snapshot does not decompress: {error}") from error
 
 
 VERSION_DIRECTORY = "version-2"
@@ -173,8 +171,8 @@ def data_files(directories: Sequence[Path]) -> DataFiles:
     found: dict[str, list[tuple[int, Path]]] = {"snapshot": [], "log": []}
     for directory in directories:
         below = directory / VERSION_DIRECTORY
-        folder = below if below.is_dir() else directory
-        with storage_errors("cannot read", folder):
+        with storage_errors("cannot read", directory):
+            folder = below if below.is_dir() else directory
             files = list(folder.iterdir())
         for path in files:
             if match := _NAME.fullmatch(path.name):

@@ -15,7 +15,8 @@ from struct import error as StructError  # noqa: N812 - a class, whatever its mo
 
 from migrator.log.errors import storage_errors
 from migrator.values import value
-from migrator.verify.zookeeper.jute_cursor import LONG, Cursor, DamagedFileError
+from migrator.verify.places import WINDOW_BYTES, mapped
+from migrator.verify.zookeeper.jute_cursor import LONG, Buffer, Cursor, DamagedFileError
 
 MAGIC = b"ZKLG"
 TXN_HEADER = Struct(">qiqqi")
@@ -81,8 +82,8 @@ def read_transactions(path: Path) -> Iterator[Transaction]:
     :raises DamagedFileError: the file has other damage. Both name the byte position.
     """
     with storage_errors("cannot read", path):
-        buffer = path.read_bytes()
-    end = len(buffer.rstrip(b"\0"))
+        buffer = mapped(path, changes=True)
+    end = _end_of(buffer)
     cursor = Cursor(buffer)
     start = 0
     try:
@@ -92,6 +93,14 @@ def read_transactions(path: Path) -> Iterator[Transaction]:
             yield _transaction(path, start, _checked(path, cursor, end))
     except (StructError, IndexError) as error:
         raise CutTransactionError(path, f"a transaction is cut: {error}", start) from error
+
+
+def _end_of(buffer: Buffer) -> int:
+    """Where the zeros begin that the server has allocated ahead."""
+    end = len(buffer)
+    while end and not (rest := buffer[max(0, end - WINDOW_BYTES) : end].rstrip(b"\0")):
+        end = max(0, end - WINDOW_BYTES)
+    return end and max(0, end - WINDOW_BYTES) + len(rest)
 
 
 def _checked(path: Path, cursor: Cursor, end: int) -> bytes:

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 from migrator.errors import OperatorError
-from migrator.parts.kafka_jars import cache_directory
-from migrator.parts.processes import ChildProcess, run_to_end
+from migrator.parts.processes import ChildProcess
 from migrator.values import value
+from tests.peers.support.go import build
 
 MODULE = Path(__file__).parents[1] / "testdata" / "franz-go"
 PACKAGE = "github.com/twmb/franz-go/pkg/kgo"
-BUILD_SECONDS = 1200.0
 OUTPUT_MAX = 20_000_000
 """Bytes of output that are read."""
 _RESULT = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
@@ -33,28 +31,9 @@ class SuiteResult:
     skipped: frozenset[str]
 
 
-def find_go() -> str | None:
-    """The command; None where it is not installed."""
-    return shutil.which("go")
-
-
-def build(go: str, directory: Path) -> Path:
-    """The program that runs the tests. Modules and what was compiled stay in the project's cache.
-
-    :raises OperatorError: it cannot be fetched, has another checksum, or does not compile; with Go's output.
-    """
-    cache = cache_directory().parent / "go"
-    environment = os.environ | {
-        "GOMODCACHE": str(cache / "modules"),
-        "GOCACHE": str(cache / "build"),
-        "GOTOOLCHAIN": "local",
-        "GOFLAGS": "-modcacherw -mod=readonly",
-        "GOWORK": "off",
-    }
-    program = directory / "kgo.test"
-    command = [go, "test", "-c", "-o", str(program), PACKAGE]
-    run_to_end("go", command, timeout_seconds=BUILD_SECONDS, cwd=MODULE, env=environment)
-    return program
+def built(go: str, directory: Path) -> Path:
+    """The program that runs the tests; errors as in `go.build`."""
+    return build(go, MODULE, PACKAGE, directory / "kgo.test", tests=True)
 
 
 def run(program: Path, bootstrap: str, directory: Path, *, tests: str, seconds: int, records: int) -> SuiteResult:

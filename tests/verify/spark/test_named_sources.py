@@ -81,7 +81,8 @@ def test_a_time_names_the_last_offset_until_then(tmp_path: Path) -> None:
 
 def test_zookeepers_rows_by_kind(tmp_path: Path) -> None:
     write_snapshot(tmp_path, STOCK_391.after)
-    every = read(ZooKeeperDataSource, path=str(tmp_path), chroot="")
+    (tmp_path / "logs").mkdir()
+    every = read(ZooKeeperDataSource, path=f"file://{tmp_path}:{tmp_path}/logs", chroot="")
     for kinds in KINDS, {"scram", "quota"}:
         some = read(ZooKeeperDataSource, path=str(tmp_path), chroot="", kind=",".join(kinds))
         assert sorted(some) == sorted(row for row in every if row[0] in kinds) != []
@@ -115,6 +116,11 @@ def test_spark_reads_them_by_name_as_the_page_says(spark: SparkSession, tmp_path
         (MetadataSource, {"as_of": "2001-01-01T00:00:00Z"}, "begins after this time"),
         (MetadataSource, {"as_of": str(ENDS[-1] + 100)}, f"the log ends with offset {ENDS[-1]}"),
         (MetadataSource, {"shards": "some"}, "option 'shards' is not valid"),
+        (
+            MetadataSource,
+            {"path": "hdfs://host/metadata"},
+            "hdfs://host/metadata: could not tell: this place cannot be read",
+        ),
         (ZooKeeperDataSource, {"as_of": "1"}, "does not know the option 'as_of'"),
         (ZooKeeperDataSource, {"shards": "0"}, "option 'shards' is not valid"),
         (ZooKeeperDataSource, {"salt": "pepper"}, "option 'salt' is not valid"),
@@ -126,7 +132,7 @@ def test_a_wrong_option_is_refused(
 ) -> None:
     stock_metadata(tmp_path)
     with pytest.raises(PackedError) as raised:
-        read(source, path=str(tmp_path), **options)
+        read(source, **{"path": str(tmp_path), **options})
     error = operator_error(raised.value)
     assert isinstance(error, OperatorError)
     assert said in str(error)

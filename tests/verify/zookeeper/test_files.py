@@ -252,6 +252,13 @@ def snappy(files: Path) -> Path:
     return path.rename(path.with_name(path.name + ".snappy"))
 
 
+def another_release(files: Path) -> Path:
+    """Every snapshot has a layout that no release has yet."""
+    for path in snapshots(files):
+        flip(path, 7)
+    return snapshots(files)[0]
+
+
 def unknown_type(files: Path) -> Path:
     """A transaction of a kind that no release has yet, in order otherwise."""
     path = logs(files)[-1]
@@ -280,6 +287,7 @@ def unknown_type(files: Path) -> Path:
         (lose_a_log, "transactions are missing between zxid 0x"),
         (damage_every_snapshot, "snapshot"),
         (cut_every_snapshot, "snapshot"),
+        (another_release, r"begins with b'ZKSN' 3 instead of b'ZKSN' 2 \(at byte 0\)"),
         (snappy, "cannot read a snapshot that is compressed with snappy.*compression.method=gz"),
         (unknown_type, r"transaction 0x[0-9a-f]+ does not decode: its type 99 is unknown \(at byte \d+\)"),
     ],
