@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 STORE = "s3:"
 WINDOW_BYTES = 1024 * 1024
 """What one request of a sequential reader fetches, at least."""
+SMALL_BYTES = 128 * 1024 * 1024
+"""A server allocates 64 MiB for a transaction log, and more if it needs more."""
 CONNECT_SECONDS = 10
 REQUEST_SECONDS = 60
 ATTEMPTS = 5
@@ -131,13 +133,16 @@ def place(text: str) -> Path:
 
 def mapped(path: Path, *, changes: bool = False) -> mmap.mmap | bytes:
     """The content of a file, decompressed if its name ends with ``.gz``. It is in memory only where it is looked at:
-    what is compressed, in a store, or changes, is first copied into a temporary file without a name.
+    what is compressed, in a store, or changes, is first copied: into memory if it is small, else into a temporary file
+    without a name.
 
     :param changes: the file may be cut meanwhile, which would kill a process that has mapped it.
     :raises OSError: it cannot be read.
     :raises EOFError, zlib.error: it does not decompress; so does an `OSError` of class `gzip.BadGzipFile`.
     """
     is_packed = path.suffix == ".gz"
+    if changes and not is_packed and path.stat().st_size <= SMALL_BYTES:
+        return path.read_bytes()
     with ExitStack() as stack:
         file: IO[bytes] = stack.enter_context(path.open("rb"))
         if is_packed or changes or isinstance(path, StorePath):

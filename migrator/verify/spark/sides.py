@@ -44,7 +44,8 @@ ZOOKEEPER = "kafka-zookeeper"
 OF_TOPICS = frozenset({"topic", "partition", "config"})
 _BETWEEN = re.compile(f"{os.pathsep}(?!//)")
 """Between two directories: the colon of ``s3://`` has slashes behind it."""
-_OPTIONS = frozenset({"hosts", "path", "chroot", "config", "kind", "salt", "shards"})
+_ZXID = re.compile("0x[0-9a-f]{1,16}")
+_OPTIONS = frozenset({"hosts", "path", "chroot", "config", "kind", "salt", "shards", "as_of"})
 
 
 class TopicRange(InputPartition):
@@ -135,7 +136,8 @@ class FilesReader(_Reader):
                 yield from self.batches(other_families(tree, self.encoder(), self.salt))
 
     def _files(self) -> DataFiles:
-        return data_files([place(directory) for directory in _BETWEEN.split(self.options["path"])])
+        files = data_files([place(directory) for directory in _BETWEEN.split(self.options["path"])])
+        return files if "as_of" not in self.options else files.as_of(int(self.options["as_of"], 0))
 
     def _chroot(self) -> str:
         if "chroot" in self.options:
@@ -146,9 +148,9 @@ class FilesReader(_Reader):
 class ZooKeeperDataSource(DataSource):
     """Canonical rows of a live ZooKeeper, or of the files of a server. Options: ``hosts``
     (``host:port[,...][/chroot]``), or ``path``, the ``dataDir`` and the ``dataLogDir`` separated like a PATH, and
-    ``chroot``; ``config``, a controller's property file, for security, chroot and the secret that decodes passwords;
-    ``kind``, the kinds of rows, separated by commas; ``salt`` (hex), the key of the hashes that replace secrets;
-    ``shards``, the least number of partitions."""
+    ``chroot``, and ``as_of``, the last zxid to read; ``config``, a controller's property file, for security, chroot and
+    the secret that decodes passwords; ``kind``, the kinds of rows, separated by commas; ``salt`` (hex), the key of the
+    hashes that replace secrets; ``shards``, the least number of partitions."""
 
     @classmethod
     def name(cls) -> str:
@@ -163,6 +165,10 @@ class ZooKeeperDataSource(DataSource):
         """The reader of this source (see `DataSource`)."""
         with packing():
             require_options(ZOOKEEPER, self.options, _OPTIONS)
+            as_of = self.options.get("as_of", "0x0")
+            if ("path" not in self.options and "as_of" in self.options) or not _ZXID.fullmatch(as_of):
+                what = f"{as_of!r} is no zxid, or ZooKeeper is read from its servers"
+                raise OperatorError(what, where="as_of", remedy='Give a zxid such as 0x1f, and "path"')
             if "path" in self.options:
                 return FilesReader(self.options)
             if "hosts" not in self.options and "config" not in self.options:

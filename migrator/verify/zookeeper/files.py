@@ -16,9 +16,12 @@ import re
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - a class, whatever its module calls it
+from typing import Self
 
 from migrator.errors import OperatorError
 from migrator.log.errors import storage_errors
@@ -156,11 +159,26 @@ Keep = Callable[[bytes], bool]
 
 @value
 class DataFiles:
-    """``snapshots`` newest first, ``logs`` oldest first, each with the zxid in its name."""
+    """``snapshots`` newest first, ``logs`` oldest first, each with the zxid in its name. ``until``: the last
+    transaction to apply, None for all."""
 
     directory: Path
     snapshots: Sequence[tuple[int, Path]]
     logs: Sequence[tuple[int, Path]]
+    until: int | None = None
+
+    def as_of(self, zxid: int) -> Self:
+        """The files that give the state after a transaction. A snapshot may hold what came while it was written, but a
+        server begins the next one only after its end: so one with a follower that begins at ``zxid`` or before holds
+        nothing later.
+
+        :raises OperatorError: there is no such snapshot.
+        """
+        usable = [older for newer, older in pairwise(self.snapshots) if newer[0] <= zxid]
+        if not usable:
+            what = f"no snapshot here is surely older than zxid {zxid:#x}: it takes two that begin before"
+            raise OperatorError(what, where=str(self.directory), remedy="Give older snapshots, and the logs after them")
+        return replace(self, snapshots=usable, until=zxid)
 
 
 def data_files(directories: Sequence[Path]) -> DataFiles:
@@ -257,9 +275,15 @@ class _MissingTransactionsError(OperatorError):
 
 def _replayed(znodes: _Znodes, files: DataFiles, zxid: int, keep: Keep) -> tuple[ZnodeTree, int]:
     for transaction in _transactions(files, zxid):
+        if files.until is not None and transaction.zxid > files.until:
+            break
         for change in transaction.changes:
             znodes.apply(change, transaction.zxid, keep)
         zxid = transaction.zxid
+    else:
+        if files.until is not None and zxid < files.until:
+            what = f"zxid {files.until:#x} is asked for, but the logs end with {zxid:#x}"
+            raise OperatorError(what, where=str(files.directory), remedy="Ask for a zxid that the logs have reached")
     return ZnodeTree(znodes.by_path()), zxid
 
 

@@ -121,7 +121,7 @@ def test_spark_reads_them_by_name_as_the_page_says(spark: SparkSession, tmp_path
             {"path": "hdfs://host/metadata"},
             "hdfs://host/metadata: could not tell: this place cannot be read",
         ),
-        (ZooKeeperDataSource, {"as_of": "1"}, "does not know the option 'as_of'"),
+        (ZooKeeperDataSource, {"as_of": "last"}, "'last' is no zxid"),
         (ZooKeeperDataSource, {"shards": "0"}, "option 'shards' is not valid"),
         (ZooKeeperDataSource, {"salt": "pepper"}, "option 'salt' is not valid"),
     ],

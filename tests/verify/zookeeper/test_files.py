@@ -6,6 +6,7 @@ import gzip
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -181,6 +182,22 @@ def test_shares_together_hold_all_rows_that_a_live_server_gives(files: Path, tmp
         ]
     assert len(rows) > 1_500
     assert sorted(rows) == sorted(expected)
+
+
+def test_the_state_at_any_zxid_is_that_of_all_transactions_until_then(files: Path) -> None:
+    """The oldest snapshot is that of a server without data, so no fuzzy one has a part in what is expected."""
+    every = data_files([files])
+    zxids = [one.zxid for path in logs(files)[:-1] for one in read_transactions(path)]
+    ends = [zxid for zxid in zxids if zxid >= every.snapshots[-2][0]]
+    for zxid in (every.snapshots[0][0], *ends[:: len(ends) // 3]):
+        found = read_tree(every.as_of(zxid), lambda _: True)
+        assert found.zxid == zxid
+        oldest = replace(every, snapshots=every.snapshots[-1:], until=zxid)
+        assert everything(found) == everything(read_tree(oldest, lambda _: True))
+    with pytest.raises(OperatorError, match="the logs end with 0x"):
+        read_tree(every.as_of(1 << 40), lambda _: True)
+    with pytest.raises(OperatorError, match="no snapshot here is surely older than zxid 0x0"):
+        every.as_of(0)
 
 
 def test_a_transaction_tells_who_wrote_what_and_when(files: Path) -> None:
