@@ -45,6 +45,7 @@ def answered(
     :raises OperatorError: a source cannot be read, or the operator's SQL is not a valid query.
     """
     zone = spark.conf.get(_ZONE) or "UTC"
+    held: list[DataFrame] = []  # a server of Spark Connect forgets a frame that its client has forgotten
     own = question.sql and question.sql.rstrip().removesuffix(";")
     text = sql_of(question.name or "") if own is None else f"SELECT * FROM (\n{own}\n)"  # noqa: S608 - their own
     try:
@@ -53,7 +54,7 @@ def answered(
         common = {"salt": secrets.token_hex(32)}
         if "zookeeper" in text.lower() and (options := common | zookeeper_options(sources)) != common:
             begin("reading ZooKeeper")
-            _define_zookeeper(spark, options)
+            held.append(_read_now(spark, options))
         begin("reading the log")
         _define_views(spark, sources.metadata or "", question.as_of, common)
         yield _asked(spark, text, question)
@@ -65,10 +66,12 @@ def answered(
         spark.conf.set(_ZONE, zone)
 
 
-def _define_zookeeper(spark: SparkSession, options: Mapping[str, str]) -> None:
+def _read_now(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """Read ZooKeeper now, before the end of the log is taken: a controller writes there what its log has already, so
     the log will have every value of a controller."""
-    spark.read.format(ZOOKEEPER).options(**options).load().localCheckpoint().createOrReplaceTempView("zookeeper")
+    frame = spark.read.format(ZOOKEEPER).options(**options).load().localCheckpoint()
+    frame.createOrReplaceTempView("zookeeper")
+    return frame
 
 
 def _define_views(spark: SparkSession, metadata: str, as_of: int | None, common: Mapping[str, str]) -> None:
