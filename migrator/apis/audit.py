@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.apis.authorization import Question, Trail
 from migrator.apis.call import ApiKind
-from migrator.apis.ordered import KAFKA_NAMES, TEXT_MAX, Part, clipped, error_of, parts_of
+from migrator.apis.ordered import KAFKA_NAMES, TEXT_MAX, OrderedPart, clipped, error_of, parts_of
 from migrator.apis.registry import APIS
 from migrator.errors import PeerError
 from migrator.records.acl_codes import AclOperation, ResourceType
@@ -162,12 +162,12 @@ def _groups(questions: Iterable[Question]) -> Iterator[_Group]:
         yield _Group(operation, kind, names)
 
 
-def _shares(group: _Group, exchange: Exchange, parts: list[Part]) -> Iterable[_Share]:
+def _shares(group: _Group, exchange: Exchange, parts: list[OrderedPart]) -> Iterable[_Share]:
     """Divide a group by error. A topic has the error of its parts; other resources share all parts of the request."""
     whole = _error_text(exchange)
     found: dict[str | None, _Share] = {}
     if group.kind is ResourceType.TOPIC:
-        by_topic: dict[str, list[Part]] = {name: [] for name in group.names}
+        by_topic: dict[str, list[OrderedPart]] = {name: [] for name in group.names}
         for part in parts:
             by_topic.get(part.topic, []).append(part)
         for name, mine in by_topic.items():

@@ -42,7 +42,7 @@ NAMED_AGAIN: Final = " (the entity is named again: look whether the first of its
 
 
 @value
-class Part:
+class OrderedPart:
     """``topic``: the topic whose name was authorized; "" for everything else."""
 
     text: str
@@ -50,7 +50,7 @@ class Part:
     topic: str = ""
 
 
-def parts_of(key: int, body: Any, answer: Any) -> Iterator[Part]:
+def parts_of(key: int, body: Any, answer: Any) -> Iterator[OrderedPart]:
     """The parts of a request of API ``key`` and of its answer; none for an API without orders."""
     read = _PARTS.get(key)
     if read is not None and answer is not None and not isinstance(answer, list):
@@ -68,26 +68,26 @@ def clipped(text: str, most: int = NAME_MAX) -> str:
     return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters)"
 
 
-def _topics(rows: str) -> Callable[[Any, Any], Iterable[Part]]:
-    def read(_body: Any, answer: Any) -> Iterator[Part]:
+def _topics(rows: str) -> Callable[[Any, Any], Iterable[OrderedPart]]:
+    def read(_body: Any, answer: Any) -> Iterator[OrderedPart]:
         for row in getattr(answer, rows):
             name = row.name if row.name is not None else f"id {row.topic_id}"
-            yield Part(clipped(name), row.error_code, name)
+            yield OrderedPart(clipped(name), row.error_code, name)
 
     return read
 
 
-def _created_acls(body: Any, answer: Any) -> Iterator[Part]:
+def _created_acls(body: Any, answer: Any) -> Iterator[OrderedPart]:
     for acl, result in zip(body.creations, answer.results, strict=False):
-        yield Part(_acl(acl, getattr(acl, "resource_pattern_type", PatternType.LITERAL)), result.error_code)
+        yield OrderedPart(_acl(acl, getattr(acl, "resource_pattern_type", PatternType.LITERAL)), result.error_code)
 
 
-def _deleted_acls(_body: Any, answer: Any) -> Iterator[Part]:
+def _deleted_acls(_body: Any, answer: Any) -> Iterator[OrderedPart]:
     for result in answer.filter_results:
         for acl in result.matching_acls:
-            yield Part(_acl(acl, getattr(acl, "pattern_type", PatternType.LITERAL)), result.error_code)
+            yield OrderedPart(_acl(acl, getattr(acl, "pattern_type", PatternType.LITERAL)), result.error_code)
         if result.error_code is not ErrorCode.none:
-            yield Part("a filter", result.error_code)
+            yield OrderedPart("a filter", result.error_code)
 
 
 def _acl(row: Any, pattern: int) -> str:
@@ -97,23 +97,23 @@ def _acl(row: Any, pattern: int) -> str:
     return f"{what} for {clipped(row.principal)} from {clipped(row.host)} on {which}"
 
 
-def _configs(body: Any, answer: Any) -> Iterator[Part]:
+def _configs(body: Any, answer: Any) -> Iterator[OrderedPart]:
     keys = {(row.resource_type, row.resource_name): [config.name for config in row.configs] for row in body.resources}
     for row in answer.responses:
         is_topic = row.resource_type == ConfigResourceType.TOPIC
         name = clipped(row.resource_name)
         what = name if is_topic else f"{_name(ConfigResourceType, row.resource_type)} {name}"
         for key in keys.get((row.resource_type, row.resource_name)) or (NO_KEY,):
-            yield Part(f"{what}: {clipped(key)}", row.error_code, row.resource_name if is_topic else "")
+            yield OrderedPart(f"{what}: {clipped(key)}", row.error_code, row.resource_name if is_topic else "")
 
 
-def _elections(_body: Any, answer: Any) -> Iterator[Part]:
+def _elections(_body: Any, answer: Any) -> Iterator[OrderedPart]:
     for row in answer.replica_election_results:
         for partition in row.partition_result:
-            yield Part(f"{clipped(row.topic)}-{partition.partition_id}", partition.error_code)
+            yield OrderedPart(f"{clipped(row.topic)}-{partition.partition_id}", partition.error_code)
 
 
-def _reassignments(body: Any, answer: Any) -> Iterator[Part]:
+def _reassignments(body: Any, answer: Any) -> Iterator[OrderedPart]:
     errors: dict[tuple[str, int], deque[ErrorCode]] = {}
     """The errors in the order of the request: when a partition is named twice, each order has its own."""
     for row in answer.responses:
@@ -124,10 +124,10 @@ def _reassignments(body: Any, answer: Any) -> Iterator[Part]:
             to = "stays" if each.replicas is None else f"to {','.join(map(str, each.replicas))}"
             said = errors.get((row.name, each.partition_index))
             error = said.popleft() if said else answer.error_code
-            yield Part(f"{clipped(row.name)}-{each.partition_index} {to}", error, row.name)
+            yield OrderedPart(f"{clipped(row.name)}-{each.partition_index} {to}", error, row.name)
 
 
-def _quotas(body: Any, answer: Any) -> Iterator[Part]:
+def _quotas(body: Any, answer: Any) -> Iterator[OrderedPart]:
     errors = {_entity(row): row.error_code for row in answer.entries}
     times = Counter(map(_entity, body.entries))
     for row in body.entries:
@@ -137,7 +137,7 @@ def _quotas(body: Any, answer: Any) -> Iterator[Part]:
             f"{kind} {clipped(name) if is_named else '(default)'}" for kind, is_named, name in _entity(row)
         )
         for op in row.ops:
-            yield Part(f"{names}: {clipped(op.key)}{again}", error)
+            yield OrderedPart(f"{names}: {clipped(op.key)}{again}", error)
 
 
 def _entity(row: Any) -> tuple[tuple[str, bool, str], ...]:
@@ -147,32 +147,32 @@ def _entity(row: Any) -> tuple[tuple[str, bool, str], ...]:
     return tuple(sorted((kind, name is not None, name or "") for kind, name in names.items()))
 
 
-def _credentials(body: Any, answer: Any) -> Iterator[Part]:
+def _credentials(body: Any, answer: Any) -> Iterator[OrderedPart]:
     errors = {row.user: row.error_code for row in answer.results}
     for verb, rows in (("set", body.upsertions), ("delete", body.deletions)):
         for row in rows:
             error = errors.get(row.name, ErrorCode.none)
-            yield Part(f"{verb} {_name(ScramMechanism, row.mechanism)} of {clipped(row.name)}", error)
+            yield OrderedPart(f"{verb} {_name(ScramMechanism, row.mechanism)} of {clipped(row.name)}", error)
 
 
-def _features(body: Any, answer: Any) -> Iterator[Part]:
+def _features(body: Any, answer: Any) -> Iterator[OrderedPart]:
     errors = {row.feature: row.error_code for row in getattr(answer, "results", ())}
     for row in {row.feature: row for row in body.feature_updates}.values():  # the last one with a name counts
         error = errors.get(row.feature, answer.error_code)
-        yield Part(f"{clipped(row.feature)} to level {row.max_version_level}", error)
+        yield OrderedPart(f"{clipped(row.feature)} to level {row.max_version_level}", error)
 
 
-def _token(_body: Any, answer: Any) -> Iterator[Part]:
+def _token(_body: Any, answer: Any) -> Iterator[OrderedPart]:
     who = f"{answer.principal_type}:{answer.principal_name}"
-    yield Part(f"token {answer.token_id or '(none)'} of {who}", answer.error_code)
+    yield OrderedPart(f"token {answer.token_id or '(none)'} of {who}", answer.error_code)
 
 
-def _broker(body: Any, answer: Any) -> Iterator[Part]:
-    yield Part(f"broker {body.broker_id}", answer.error_code)
+def _broker(body: Any, answer: Any) -> Iterator[OrderedPart]:
+    yield OrderedPart(f"broker {body.broker_id}", answer.error_code)
 
 
-def _voter(body: Any, answer: Any) -> Iterator[Part]:
-    yield Part(f"voter {body.voter_id}, directory {body.voter_directory_id}", answer.error_code)
+def _voter(body: Any, answer: Any) -> Iterator[OrderedPart]:
+    yield OrderedPart(f"voter {body.voter_id}, directory {body.voter_directory_id}", answer.error_code)
 
 
 def _name(codes: Any, code: int) -> str:
@@ -182,7 +182,7 @@ def _name(codes: Any, code: int) -> str:
         return str(code)
 
 
-_PARTS: Final[Mapping[int, Callable[[Any, Any], Iterable[Part]]]] = {
+_PARTS: Final[Mapping[int, Callable[[Any, Any], Iterable[OrderedPart]]]] = {
     19: _topics("topics"),
     20: _topics("responses"),
     30: _created_acls,

@@ -14,7 +14,7 @@ from migrator.handover.execute import PATIENCE_SECONDS, HandoverRun, Picture
 from migrator.handover.members import ObservedMembers, refusals
 from migrator.handover.members_run import MembersRun
 from migrator.handover.node_control import OperatorCommands
-from migrator.handover.plan import Action, Handover, Way
+from migrator.handover.plan import Action, WantedHandover, Way
 from migrator.observe.printable import printable
 from migrator.raft.planner import ClearTarget, Wait, described, outlook, plan
 from migrator.rollout.target_release import parse_target
@@ -191,9 +191,9 @@ def _members_described(seen: ObservedMembers) -> list[str]:
     ]
 
 
-def _target(way: str, release: str) -> Handover:
+def _target(way: str, release: str) -> WantedHandover:
     try:
-        return Handover(parse_target(release), Way(way))
+        return WantedHandover(parse_target(release), Way(way))
     except ValueError as error:
         raise OperatorError(str(error), where="--to", remedy="Name a release, for example 3.9.1") from error
 

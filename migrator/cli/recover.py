@@ -16,7 +16,7 @@ from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.log.recovery_file import RecoveryEntry
-from migrator.node.survivor import Evidence, Survivor
+from migrator.node.survivor import Survivor, SurvivorEvidence
 from migrator.parts.processes import port_is_open
 from migrator.raft.recovery import RecoveryPlan
 from migrator.raft.voter_set import ReplicaKey, VoterSet
@@ -113,7 +113,7 @@ def _addresses(voters: VoterSet | None, settings: Settings) -> Iterator[tuple[in
             yield known.voter_id, known.host, known.port
 
 
-def _shown(found: Evidence, plan: RecoveryPlan | None, begun: RecoveryEntry | None) -> Iterator[str]:
+def _shown(found: SurvivorEvidence, plan: RecoveryPlan | None, begun: RecoveryEntry | None) -> Iterator[str]:
     """The voters, the log, and the possible losses, for the terminal."""
     yield f"cluster {found.cluster_id}, controller {found.survivor}"
     yield f"the log ends at offset {found.log_end.offset}, in epoch {found.log_end.epoch}"
@@ -143,7 +143,7 @@ def _shown(found: Evidence, plan: RecoveryPlan | None, begun: RecoveryEntry | No
     yield f"the only voter will be {found.survivor}, from offset {plan.offset} on, in epoch {plan.epoch}"
 
 
-def _to_json(found: Evidence, plan: RecoveryPlan | None, begun: RecoveryEntry | None) -> dict[str, Any]:
+def _to_json(found: SurvivorEvidence, plan: RecoveryPlan | None, begun: RecoveryEntry | None) -> dict[str, Any]:
     """The same, for scripts."""
     lost = plan.lost if plan is not None else begun.lost if begun is not None else ()
     return {

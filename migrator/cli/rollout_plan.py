@@ -14,7 +14,7 @@ from migrator.cli.rollout_text import plan_lines
 from migrator.cli.terminal import ask, say, say_json
 from migrator.config.properties import encoded
 from migrator.errors import OperatorError
-from migrator.rollout.engine.preview import Facts, StepPreview, gather, preview
+from migrator.rollout.engine.preview import PreviewFacts, StepPreview, gather, preview
 from migrator.rollout.engine.reviewed import (
     SHOWN,
     Reviewed,
@@ -42,7 +42,7 @@ from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import digest
 from migrator.rollout.plan.plan import plan, refuse_canary
 from migrator.rollout.plan.steps import Direction
-from migrator.rollout.ports import UnreachableError
+from migrator.rollout.ports import HostUnreachableError
 from migrator.rollout.site import Site, parts_at
 from migrator.values import value
 
@@ -63,7 +63,7 @@ class Shown:
     """``level``: the metadata.version of the controllers; "" unknown. ``canary``: as it counts."""
 
     steps: list[StepPreview]
-    facts: Facts
+    facts: PreviewFacts
     level: str
     direction: Direction
     canary: str
@@ -174,7 +174,7 @@ async def agree(
         async with Meanwhile(parts.tell, f"{READS}, and compares that with the reviewed plan"):
             try:
                 shown = await previews(parts, progress, Direction.FORWARD, canary)
-            except UnreachableError as error:
+            except HostUnreachableError as error:
                 raise _not_compared(error, plan_digest) from error
             now = await shown.as_document(parts)
         known = known_files(progress, plan_digest, shown.facts)
@@ -200,7 +200,7 @@ async def agree(
     return Reviewed(plan_digest, files, len(found))
 
 
-def _not_compared(error: UnreachableError, plan_digest: str) -> OperatorError:
+def _not_compared(error: HostUnreachableError, plan_digest: str) -> OperatorError:
     return OperatorError(
         f"the reviewed plan {plan_digest[:SHOWN]} cannot be compared with what would be done, which needs the property "
         f"files of all nodes: {error.what}",

@@ -15,7 +15,7 @@ from migrator.rollout.gates.reopened import HOME_OR_FORWARD
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.journal.journal import Entry
 from migrator.rollout.journal.progress import progress_of
-from migrator.rollout.journal.summary import Verdict, durations_of, forecast_of, line_of, of_last, without_controller
+from migrator.rollout.journal.summary import LastEqual, durations_of, forecast_of, line_of, of_last, without_controller
 from migrator.rollout.lock.places import BREAK_REMEDY
 from migrator.rollout.plan.plan import plan
 from migrator.rollout.plan.steps import Act, Direction, Phase
@@ -148,7 +148,9 @@ def _step(number: int, one: StepPreview, inventory: Inventory) -> Iterator[str]:
     yield f"      undo: {step.rules.undo}"
 
 
-def finish_question(inventory: Inventory, left: Sequence[str], verdict: Verdict | None, now_ms: int) -> tuple[str, ...]:
+def finish_question(
+    inventory: Inventory, left: Sequence[str], verdict: LastEqual | None, now_ms: int
+) -> tuple[str, ...]:
     """The question that the command asks before the end of the migration.
 
     :param verdict: the verdict of the last comparison; None if there was none.

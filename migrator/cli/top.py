@@ -29,7 +29,7 @@ from migrator.observe.printable import printable
 from migrator.observe.rates import RateMeter
 from migrator.observe.status import Status
 from migrator.observe.status_page import Answers
-from migrator.observe.top_page import Stage, StageMark, TopPage, top_page_of
+from migrator.observe.top_page import StageMark, StateReached, TopPage, top_page_of
 from migrator.rpc.ask_quorum import QuorumAsker
 from migrator.seeing.quorum_status import SeenQuorum
 
@@ -193,5 +193,5 @@ def render(top: TopPage) -> RenderableType:
     return Group(*parts)
 
 
-def _road(road: tuple[Stage, ...]) -> Text:
+def _road(road: tuple[StateReached, ...]) -> Text:
     return Text("  ─  ").join(Text(f"{stage.mark.value} {stage.name}", STYLES[stage.mark]) for stage in road)

@@ -21,10 +21,10 @@ from migrator.handover.files import StockFile, format_empty, look_into
 from migrator.handover.node_control import OperatorCommands
 from migrator.handover.plan import (
     Action,
-    Handover,
     HandoverStep,
     LocalNode,
     MetadataDirectory,
+    WantedHandover,
     choose,
     migration_seen,
     next_step,
@@ -49,7 +49,7 @@ BEGUN, SEEN = "begun", "seen"
 
 
 @value
-class Site:
+class LocalVoter:
     """A voter whose files are on this machine."""
 
     settings: Settings
@@ -93,7 +93,7 @@ class HandoverRun:
     def __init__(
         self,
         property_files: Sequence[Path],
-        wanted: Handover,
+        wanted: WantedHandover,
         control: OperatorCommands,
         *,
         tell: Callable[[str], None],
@@ -116,7 +116,7 @@ class HandoverRun:
         self._said: dict[int, str] = {}
         self._known: dict[int, MetadataDirectory] = {}
 
-    def _site(self, path: Path) -> Site:
+    def _site(self, path: Path) -> LocalVoter:
         settings, _ = load_settings(path)
         if not settings.voters:
             raise OperatorError(
@@ -126,7 +126,7 @@ class HandoverRun:
             )
         file = StockFile(path.resolve(), self._wanted.target)
         file.check()
-        return Site(settings, file)
+        return LocalVoter(settings, file)
 
     async def look(self, *, ahead: bool = False) -> Picture:
         """Look at the quorum and the directories, and decide the next step of each voter.

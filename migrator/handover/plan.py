@@ -85,14 +85,14 @@ class HandoverStep:
 
 
 @value
-class Handover:
+class WantedHandover:
     """The operator's goal: a release of Kafka, and the way to it."""
 
     target: TargetRelease
     way: Way
 
 
-def next_step(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep:
+def next_step(node: LocalNode, seen: Observation, wanted: WantedHandover) -> HandoverStep:
     # Without a leader's answer, the log in the directory shows the migration's state.
     if seen.migration is None and node.directory.finished is not None:
         seen = replace(seen, migration=migration_seen(is_over=node.directory.finished))
@@ -138,7 +138,7 @@ def _wait(node: LocalNode, why: str, remedy: str = "") -> HandoverStep:
     return HandoverStep(node.node_id, Action.WAIT, why, remedy)
 
 
-def _refusal(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep | None:
+def _refusal(node: LocalNode, seen: Observation, wanted: WantedHandover) -> HandoverStep | None:
     """An obstacle that does not go away by waiting; None without one."""
 
     def refused(why: str, remedy: str) -> HandoverStep:
@@ -176,7 +176,7 @@ def _joined(node: LocalNode, seen: Observation) -> HandoverStep:
     return HandoverStep(node.node_id, Action.DONE)
 
 
-def _stop(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep:
+def _stop(node: LocalNode, seen: Observation, wanted: WantedHandover) -> HandoverStep:
     for gate in may_be_handed_over(node.node):
         if gate.kind is GateKind.OTHERS_CAUGHT_UP and wanted.way is not Way.ROLLING:
             continue  # on this way all voters are stopped, so none has to wait for the others
@@ -196,7 +196,7 @@ def _still_serves(gate: GateKind, why: str) -> tuple[str, str]:
     return f"{only}: {why}", "Start these voters, or wait until they have caught up"
 
 
-def _start(node: LocalNode, seen: Observation, wanted: Handover) -> HandoverStep:
+def _start(node: LocalNode, seen: Observation, wanted: WantedHandover) -> HandoverStep:
     if wanted.way is Way.DIRECTORY and (ours := list(_others_of_ours(node, seen))):
         names = ", ".join(map(str, ours))
         return _wait(node, f"controllers {names} still run this program", "Run this command on their machines too")

@@ -184,7 +184,7 @@ class MigrationExecutor:
                 self._writes.look(effect, self._controller.image)
             case ef.AskVoters():
                 self._voters(effect)
-            case ef.HandOver(successor):
+            case ef.TransferLeadership(successor):
                 self._controller.hand_over(successor)
             case messages.SendMulti() | messages.ReadMark() | messages.ReadAgain():
                 self._writes.perform(effect)

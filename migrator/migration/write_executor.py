@@ -153,7 +153,7 @@ class WriteExecutor:
             try:
                 outcome = await asyncio.wrap_future(self._zookeeper.submit(effect.ops))
             except MigratorError as error:
-                return messages.Refused(effect.number, str(error))
+                return messages.MultiRefused(effect.number, str(error))
             if isinstance(outcome, Applied) and isinstance(outcome.results[1], Stat):
                 self._on_written(monotonic_ms() - begun_ms)
                 self._mark_zxid = outcome.results[1].mzxid
@@ -192,7 +192,7 @@ class WriteExecutor:
             try:
                 writes = await self._background.blocking(lambda: self._compared(target, effect.entities))
             except MigratorError as error:
-                return messages.Refused(effect.number, str(error))
+                return messages.MultiRefused(effect.number, str(error))
             return messages.Repaired(effect.number, effect.entities, writes)
 
         self._background.spawn(work())

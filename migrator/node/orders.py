@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.apis.audit import NOT_ANSWERED, api_name
 from migrator.apis.authorization import Trail
-from migrator.apis.ordered import Part, clipped, parts_of
+from migrator.apis.ordered import OrderedPart, clipped, parts_of
 from migrator.clock import wall_ms
 from migrator.config.keys import FLAG, KEEP_WAY_BACK
 from migrator.config.settings import Settings
@@ -99,7 +99,7 @@ def _shown(found: Any) -> str:
     return ",".join(map(str, found)) if isinstance(found, tuple | list) else str(found)
 
 
-def _taken(context: RequestContext, body: Any, answer: Any) -> Iterator[Part]:
+def _taken(context: RequestContext, body: Any, answer: Any) -> Iterator[OrderedPart]:
     key = context.api_key
     if answer is None:  # the result is unknown
         answer = build(response_type(key, context.api_version))

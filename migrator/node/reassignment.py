@@ -27,8 +27,8 @@ from migrator.raft.membership import TIMED_OUT, TRY_AGAIN
 from migrator.raft.planner import (
     Add,
     ClearTarget,
-    HandOver,
     Idle,
+    LetAnotherLead,
     PlannerView,
     Remove,
     RemoveSelf,
@@ -289,7 +289,7 @@ class VoterReassignment:
                 await self._change(step, AddVoter(self._voter(key)))
             case Remove(key):
                 await self._change(step, RemoveVoter(key))
-            case HandOver(successor):
+            case LetAnotherLead(successor):
                 self._begin(step)
                 quorum.resign(epoch, successor)
             case RemoveSelf():

@@ -102,7 +102,7 @@ class MigrationView(Protocol):
         """Note the verdict of a comparison."""
 
 
-class Roll(Protocol):
+class AnsweringVoters(Protocol):
     """The voters that answer while there is no leader."""
 
     @property
@@ -116,7 +116,7 @@ class Roll(Protocol):
 
 @value
 class NoRoll:
-    """A `Roll` in which no voter was asked."""
+    """A `AnsweringVoters` in which no voter was asked."""
 
     answers: Mapping[int, bool] = field(default_factory=dict)
     why: str = ""
@@ -140,7 +140,7 @@ class NodeStatusSource:
         core: NodeCore,
         migration: MigrationView,
         journal: Callable[[int], list[JournalEvent]],
-        roll: Roll = NO_ROLL,
+        roll: AnsweringVoters = NO_ROLL,
         refused: Callable[[], Mapping[int, RefusedRegistration]] = dict,
         notes: Journal | None = None,
     ) -> None:
@@ -352,7 +352,7 @@ def _age(then_ms: int, now_ms: int) -> int:
     return -1 if then_ms < 0 else max(0, now_ms - then_ms)
 
 
-def _leaderless(voters: Collection[int], roll: Roll, words: Mapping[int, Word]) -> Problem:
+def _leaderless(voters: Collection[int], roll: AnsweringVoters, words: Mapping[int, Word]) -> Problem:
     """
     :param words: what the other voters say of their logs, for a controller whose directory holds no whole log.
     """

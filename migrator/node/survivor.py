@@ -39,7 +39,7 @@ ABORTED = "the majority of the voters was lost"
 
 
 @value
-class Evidence:
+class SurvivorEvidence:
     """What the directory holds, for the operator's decision and for the journal.
 
     ``log_end``: epoch of the last record, and the offset after it. ``snapshot``: the newest one; ``after_snapshot``:
@@ -88,12 +88,12 @@ class Survivor:
         """Close the files and release the lock."""
         self._directory.close()
 
-    def evidence(self) -> Evidence:
+    def evidence(self) -> SurvivorEvidence:
         """The evidence for the decision."""
         log, identity = self._log, self._directory.identity
         stored = self._directory.election.read() or NEVER_ELECTED
         snapshot = log.store.latest()
-        return Evidence(
+        return SurvivorEvidence(
             cluster_id=identity.cluster_id,
             survivor=ReplicaKey(self._settings.node_id, identity.directory_id or ZERO_UUID),
             membership=log.membership(),

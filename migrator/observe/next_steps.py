@@ -14,7 +14,7 @@ UNTIL_DUAL_WRITE = "nothing to do: the controller goes on by itself, up to dual-
 
 
 @value
-class Facts:
+class SituationFacts:
     """The facts that decide between the rows of one state. Ids of brokers by mode, of voters by migration flag.
     ``down``: brokers in KRaft mode that do not serve. ``blocked``: the migration waits for a person. ``troubled``:
     there is at least one problem. ``reopened``: the migration was finished before, and reopened."""
@@ -40,7 +40,7 @@ class Facts:
         }
 
 
-def _always(_facts: Facts) -> bool:
+def _always(_facts: SituationFacts) -> bool:
     return True
 
 
@@ -50,7 +50,7 @@ class Row:
 
     states: tuple[str, ...]
     text: str
-    when: Callable[[Facts], bool] = _always
+    when: Callable[[SituationFacts], bool] = _always
     needs_calm: bool = False
     """Whether the step is shown only when there is no problem."""
     case: str = ""
@@ -187,9 +187,9 @@ def next_step(status: Status, problems: Sequence[Problem] = ()) -> str:
     return GOES_ON
 
 
-def facts_of(status: Status, problems: Sequence[Problem]) -> Facts:
+def facts_of(status: Status, problems: Sequence[Problem]) -> SituationFacts:
     brokers, voters = status.brokers, status.quorum.voters
-    return Facts(
+    return SituationFacts(
         tuple(broker.broker_id for broker in brokers if broker.in_zookeeper_mode),
         tuple(broker.broker_id for broker in brokers if not broker.in_zookeeper_mode),
         tuple(voter.node_id for voter in voters if voter.zk_migration_ready is True),

@@ -31,7 +31,7 @@ class StageMark(Enum):
 
 
 @value
-class Stage:
+class StateReached:
     """One public state of the migration."""
 
     name: str
@@ -43,7 +43,7 @@ class TopPage:
     """``road``: empty when there is nothing to migrate. ``problems``: lines, and whether they are only warnings."""
 
     page: Page
-    road: tuple[Stage, ...]
+    road: tuple[StateReached, ...]
     brokers: Table | None
     rates: tuple[str, ...]
     problems: tuple[tuple[str, bool], ...]
@@ -60,7 +60,7 @@ def top_page_of(answers: Answers, rates: Rates) -> TopPage:
     )
 
 
-def _road(state: str) -> tuple[Stage, ...]:
+def _road(state: str) -> tuple[StateReached, ...]:
     if state not in ROAD:
         return ()
     now, last = ROAD.index(state), len(ROAD) - 1
@@ -68,7 +68,7 @@ def _road(state: str) -> tuple[Stage, ...]:
         StageMark.DONE if at < now or now == last else StageMark.NOW if at == now else StageMark.AHEAD
         for at in range(len(ROAD))
     )
-    return tuple(Stage(name, mark) for name, mark in zip(ROAD, marks, strict=True))
+    return tuple(StateReached(name, mark) for name, mark in zip(ROAD, marks, strict=True))
 
 
 def _brokers(brokers: tuple[BrokerStatus, ...], *, is_leaders: bool) -> Table:

@@ -18,7 +18,7 @@ from migrator.raft import events as ev
 from migrator.raft.census import Word
 from migrator.raft.config import RaftConfig
 from migrator.raft.learning import absorb
-from migrator.raft.progress import Progress, ReplicaStatus, rows
+from migrator.raft.progress import ReplicaState, ReplicaStatus, rows
 from migrator.raft.quorum import Quorum
 from migrator.raft.states import NEVER, Candidate, ElectionState, Follower, Leader, Prospective, Role, Unattached
 from migrator.raft.storage import LogView
@@ -322,7 +322,7 @@ class RaftNode:
         observers: tuple[ReplicaStatus, ...] = ()
         if isinstance(state, Leader):
             me, now, end = quorum.config.directory_id, now_ms, quorum.log.end_offset()
-            own = [Progress(quorum.node_id, me, now, end, heard_ms=now, last_fetch_ms=now, last_caught_up_ms=now)]
+            own = [ReplicaState(quorum.node_id, me, now, end, heard_ms=now, last_fetch_ms=now, last_caught_up_ms=now)]
             others, watching = state.replicas.voters.values(), state.replicas.watching(now_ms, end)
             voters = rows([*own, *others] if quorum.is_voter else others)
             observers = rows(watching if quorum.is_voter else [*own, *watching])

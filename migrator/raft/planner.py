@@ -107,7 +107,7 @@ class Remove:
 
 
 @value
-class HandOver:
+class LetAnotherLead:
     """Let another voter lead, so that it removes this one."""
 
     successor: int
@@ -129,7 +129,7 @@ class ClearTarget:
     """The voters are those of the target."""
 
 
-Step = Idle | Wait | Add | Remove | HandOver | RemoveSelf | ClearTarget
+Step = Idle | Wait | Add | Remove | LetAnotherLead | RemoveSelf | ClearTarget
 
 
 @value
@@ -274,7 +274,7 @@ def _leave(plan: Plan) -> Step | None:
             "Wait until one of them has caught up, or reassign to a target with this leader.",
         )
     best = max(ready, key=lambda replica: (replica.end_offset, -replica.key.node_id))
-    return HandOver(best.key.node_id)
+    return LetAnotherLead(best.key.node_id)
 
 
 def _wait(plan: Plan) -> Step:
@@ -376,7 +376,7 @@ def after(view: PlannerView, step: Step) -> PlannerView:
         case RemoveSelf():
             voters = view.voters.without(view.own.node_id)
             return replace(view, voters=voters, target=None if step.is_last_of_ours else view.target)
-        case HandOver(successor):
+        case LetAnotherLead(successor):
             return replace(view, own=view.voters.key(successor))
         case ClearTarget():
             return replace(view, target=None)
@@ -391,7 +391,7 @@ def described(step: Step) -> str:
             return f"add controller {key}"
         case Remove(key):
             return f"remove controller {key}"
-        case HandOver(successor):
+        case LetAnotherLead(successor):
             return f"let controller {successor} lead, which then removes this one"
         case RemoveSelf():
             return "remove this leader"

@@ -17,7 +17,7 @@ OBSERVERS_MAX = 10_000
 
 
 @dataclass(slots=True)
-class Progress:
+class ReplicaState:
     """One replica. ``end_offset`` is the end of its log on disk, as its last valid fetch claimed; -1 is unknown.
 
     ``shown_end`` is the largest end that it has claimed, even of a log that differs from the leader's.
@@ -82,7 +82,7 @@ class ReplicaStatus:
     """A row of DescribeQuorum (KIP-836). Times are milliseconds on the clock of ``step``, -1 for never.
 
     ``shown_directory_id``: as in the replica's requests, also of configured voters, whose ``directory_id`` is zero.
-    ``rounds``: how many rounds it has finished (`Progress`); ``last_round_ms``: how long the last one took;
+    ``rounds``: how many rounds it has finished (`ReplicaState`); ``last_round_ms``: how long the last one took;
     ``round_began_ms``: when the present one began, -1 when the replica lacks nothing.
     ``heard_ms``: its last fetch of records or of a snapshot; ``awaited_ms``: when the leader began to wait for one,
     at its election or when the replica became a voter.
@@ -106,10 +106,10 @@ class Replicas:
     """Progress of each other voter, by id, and of each observer, by id and directory. A voter's entry has the directory
     that the voter set names; the same id on another disk is an observer."""
 
-    voters: dict[int, Progress]
-    observers: dict[tuple[int, Uuid], Progress] = field(default_factory=dict)
+    voters: dict[int, ReplicaState]
+    observers: dict[tuple[int, Uuid], ReplicaState] = field(default_factory=dict)
 
-    def find(self, replica_id: int, directory_id: Uuid, now: int, end_offset: int) -> Progress | None:
+    def find(self, replica_id: int, directory_id: Uuid, now: int, end_offset: int) -> ReplicaState | None:
         """The entry of a replica, made when it is new; None for a client (-1) or one observer too many.
 
         :param end_offset: of the leader's log.
@@ -123,10 +123,10 @@ class Replicas:
             if len(self.observers) >= OBSERVERS_MAX:
                 self.forget_silent(now, end_offset)
             if len(self.observers) < OBSERVERS_MAX:
-                known = self.observers[replica_id, directory_id] = Progress(replica_id, directory_id, now)
+                known = self.observers[replica_id, directory_id] = ReplicaState(replica_id, directory_id, now)
         return known
 
-    def all(self) -> Iterator[Progress]:
+    def all(self) -> Iterator[ReplicaState]:
         yield from self.voters.values()
         yield from self.observers.values()
 
@@ -140,11 +140,11 @@ class Replicas:
         keys = [(voter.voter_id, voter.voter_directory_id) for voter in voters.voters if voter.voter_id != own_id]
         self.voters = {key[0]: self._taken(*key, now) for key in keys}
 
-    def _taken(self, replica_id: int, directory_id: Uuid, now: int) -> Progress:
+    def _taken(self, replica_id: int, directory_id: Uuid, now: int) -> ReplicaState:
         known = self.observers.pop((replica_id, directory_id), None)
-        return Progress(replica_id, directory_id, now) if known is None else known
+        return ReplicaState(replica_id, directory_id, now) if known is None else known
 
-    def watching(self, now: int, end_offset: int) -> list[Progress]:
+    def watching(self, now: int, end_offset: int) -> list[ReplicaState]:
         """The observers whose session is not over."""
         self.forget_silent(now, end_offset)
         return [entry for entry in self.observers.values() if not entry.is_silent(now)]
@@ -159,7 +159,7 @@ class Replicas:
         }
 
 
-def rows(entries: Collection[Progress]) -> tuple[ReplicaStatus, ...]:
+def rows(entries: Collection[ReplicaState]) -> tuple[ReplicaStatus, ...]:
     """Statuses in the order of ids."""
     return tuple(
         ReplicaStatus(

@@ -18,7 +18,7 @@ from migrator.raft.config import EPOCH_LIMIT, RaftConfig
 from migrator.raft.departure import Departure
 from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
 from migrator.raft.peers import Peers
-from migrator.raft.progress import Progress, Replicas
+from migrator.raft.progress import Replicas, ReplicaState
 from migrator.raft.states import (
     NEVER,
     SAME_EPOCH,
@@ -399,7 +399,7 @@ class Quorum:
             leader_id=self.node_id,
             start_offset=self.log.end_offset(),
             replicas=Replicas(
-                {id_: Progress(id_, self.voter_set.key(id_).directory_id, self.now) for id_ in self.other_voters()}
+                {id_: ReplicaState(id_, self.voter_set.key(id_).directory_id, self.now) for id_ in self.other_voters()}
             ),
             check_quorum_deadline=self.now + int(timeout * CHECK_QUORUM_FACTOR),
             begin_deadline=self.now,

@@ -17,9 +17,9 @@ from migrator.raft.messages import (
     FetchSnapshotRequest,
 )
 from migrator.raft.parking import ParkedFetch
-from migrator.raft.progress import Progress
+from migrator.raft.progress import ReplicaState
 from migrator.raft.quorum import CHECK_QUORUM_FACTOR, Quorum
-from migrator.raft.states import NEVER, Handover, Leader
+from migrator.raft.states import NEVER, Leader, LeadershipTransfer
 from migrator.raft.storage import LogView
 from migrator.records.uuid import Uuid
 from migrator.values import value
@@ -130,13 +130,13 @@ def handle_fetch(quorum: Quorum, context: Hashable, request: FetchRequest) -> No
         leader.parking.park(ParkedFetch(context, request, quorum.now + request.max_wait_ms))
 
 
-def progress_of(quorum: Quorum, leader: Leader, request: FetchRequest | FetchSnapshotRequest) -> Progress | None:
+def progress_of(quorum: Quorum, leader: Leader, request: FetchRequest | FetchSnapshotRequest) -> ReplicaState | None:
     """The progress of the replica that sent the request; None for a client."""
     key = request.replica_id, request.replica_directory_id
     return leader.replicas.find(*key, quorum.now, quorum.log.end_offset())
 
 
-def _note_fetch(quorum: Quorum, leader: Leader, progress: Progress, offset: int) -> bool:
+def _note_fetch(quorum: Quorum, leader: Leader, progress: ReplicaState, offset: int) -> bool:
     """Note the offset to which a replica has the log on disk. Returns whether the replica does not know the high
     watermark yet."""
     progress.fetched(offset, quorum.log.end_offset(), quorum.now)
@@ -213,12 +213,12 @@ def hand_over(quorum: Quorum, leader: Leader, preferred: int | None = None) -> N
     """Append nothing more, let the successor fetch the rest, and resign (Raft thesis 3.10). A voter that lacks records
     is not elected, and under load every voter lacks some."""
     if leader.handover is None:
-        leader.handover = Handover(preferred, quorum.now + quorum.config.election_timeout_ms // 2)
+        leader.handover = LeadershipTransfer(preferred, quorum.now + quorum.config.election_timeout_ms // 2)
     elif preferred is not None:
         leader.handover.preferred = preferred
 
 
-def _has_successor(quorum: Quorum, leader: Leader, handover: Handover) -> bool:
+def _has_successor(quorum: Quorum, leader: Leader, handover: LeadershipTransfer) -> bool:
     """Whether to resign now: a possible successor has the whole log, or the time for that is over."""
     if quorum.now >= handover.deadline:
         return True

@@ -157,7 +157,7 @@ class Follower:
 
 
 @dataclass(slots=True)
-class Handover:
+class LeadershipTransfer:
     """``preferred``: the voter that should lead next, None for the most caught-up voter that may. The leader waits
     until ``deadline`` for it to have the whole log."""
 
@@ -179,7 +179,7 @@ class Leader:
     high_watermark: int | None = None
     fetched: set[int] = field(default_factory=set)
     parking: Parking = field(default_factory=Parking)
-    handover: Handover | None = None
+    handover: LeadershipTransfer | None = None
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ import fastjsonschema
 from migrator.config.keys import BROKER_ID, CONNECT, FLAG, NODE_ID, ROLES, SERVERS, VOTERS
 from migrator.config.sensitive import PASSWORD, broker_type, is_sensitive
 from migrator.errors import OperatorError
-from migrator.rollout.inventory_yaml import Trouble, load, said_of
+from migrator.rollout.inventory_yaml import InventoryFault, load, said_of
 from migrator.rollout.inventory_yaml import shown as _shown
 from migrator.rollout.nodes import ExecutorChoice, Node, Role
 from migrator.rollout.target_release import TargetRelease, parse_target
@@ -186,7 +186,7 @@ def parse_inventory(text: str, source: str) -> Inventory:
         _valid(content)
         inventory = _inventory(content)
         trouble = next(_contradictions(inventory), None)
-    except Trouble as error:
+    except InventoryFault as error:
         trouble = error
     if trouble is not None:
         where = f"{source}: {trouble.path}" if trouble.path else source
@@ -207,7 +207,7 @@ def _valid(content: Any) -> None:
     except fastjsonschema.JsonSchemaValueException as error:
         path = _path(error.path[1:])
         what = "the file is empty" if content is None else said_of(error)
-        raise Trouble(
+        raise InventoryFault(
             path, what, "'migrator rollout schema' prints what may stand there. Quote text and versions, not numbers"
         ) from error
 
@@ -302,9 +302,9 @@ def _target(release: str) -> TargetRelease:
     try:
         target = parse_target(release)
     except ValueError as error:
-        raise Trouble("handover.release", str(error), "Name a release, for example 3.9.1") from error
+        raise InventoryFault("handover.release", str(error), "Name a release, for example 3.9.1") from error
     if not target.rolling:
-        raise Trouble(
+        raise InventoryFault(
             "handover.release",
             f"Kafka {release} cannot join a quorum of this program",
             "Hand over to 3.9 here; 'migrator handover --way directory' goes to 4.x afterwards",
@@ -312,70 +312,74 @@ def _target(release: str) -> TargetRelease:
     return target
 
 
-def _contradictions(inventory: Inventory) -> Iterator[Trouble]:
+def _contradictions(inventory: Inventory) -> Iterator[InventoryFault]:
     everybody = (*inventory.nodes, *inventory.controllers.stock.values())
     ids = Counter(node.node_id for node in inventory.nodes)
     for node in inventory.nodes:
         if ids[node.node_id] > 1:
             names = ", ".join(each.name for each in inventory.nodes if each.node_id == node.node_id)
             what = f"{names} have one id, {node.node_id}"
-            yield Trouble(f"{_room(node)}.nodes", what, "Give every controller and broker an id of its own")
+            yield InventoryFault(f"{_room(node)}.nodes", what, "Give every controller and broker an id of its own")
     owners = {str(node.node_id): node for node in inventory.nodes}
     named = Counter(node.name for node in everybody)
     files = Counter((node.executor, node.host, node.properties) for node in everybody)
     for node in everybody:
         where = f"{_room(node)}.nodes, {node.name}"
         if named[node.name] > 1:
-            yield Trouble(where, "two nodes have this name", "Give every node a name of its own")
+            yield InventoryFault(where, "two nodes have this name", "Give every node a name of its own")
         owner = owners.get(node.name)
         if owner is not None and owner.node_id != node.node_id:
             what = f"the name of this node is the id of {owner.name}"
-            yield Trouble(where, what, "Give the node another name: commands take names and ids")
+            yield InventoryFault(where, what, "Give the node another name: commands take names and ids")
         if files[node.executor, node.host, node.properties] > 1 and not node.variables:
             what = f"another node has {node.properties} on {node.host}, too"
-            yield Trouble(where, what, "Name each node's own property file, or give variables that tell them apart")
+            yield InventoryFault(
+                where, what, "Name each node's own property file, or give variables that tell them apart"
+            )
         if node.executor not in inventory.executors:
             known = ", ".join(inventory.executors)
-            yield Trouble(where, f"there is no executor {_shown(node.executor)}", f"Name one of executors: {known}")
+            yield InventoryFault(
+                where, f"there is no executor {_shown(node.executor)}", f"Name one of executors: {known}"
+            )
     yield from _contradictory_brokers(inventory)
     yield from _secrets(inventory)
     if inventory.handover is not None and inventory.controllers.kind is ControllerKind.STOCK:
-        yield Trouble("handover", "the controllers are Kafka's own already", "Remove handover")
+        yield InventoryFault("handover", "the controllers are Kafka's own already", "Remove handover")
 
 
-def _contradictory_brokers(inventory: Inventory) -> Iterator[Trouble]:
+def _contradictory_brokers(inventory: Inventory) -> Iterator[InventoryFault]:
     brokers = inventory.brokers
     if brokers.roll is Roll.RACK:
         for node in brokers.nodes:
             if not node.rack:
                 what = "roll is 'rack', and this broker has no rack"
-                yield Trouble(f"brokers.nodes, {node.name}", what, "Give every broker its rack")
+                yield InventoryFault(f"brokers.nodes, {node.name}", what, "Give every broker its rack")
     if not any(brokers.settings.get(key) for key in FIND_QUORUM):
         what = f"neither {FIND_QUORUM[0]} nor {FIND_QUORUM[1]} is there"
-        yield Trouble("brokers.settings", what, "Brokers need one of them to find the controllers")
+        yield InventoryFault("brokers.settings", what, "Brokers need one of them to find the controllers")
     for key in (key for key in OWN_KEYS if key in brokers.settings):
         what = "the rollout itself sets and removes this key, at the right time for each broker"
-        yield Trouble(f"brokers.settings.{key}", what, "Remove it from the inventory")
+        yield InventoryFault(f"brokers.settings.{key}", what, "Remove it from the inventory")
     yield from _other_voters(inventory)
     for key in brokers.settings:
         kind = broker_type(key)
         if is_sensitive(kind):
             what = "a password does" if kind == PASSWORD else "Kafka has no such key, and what may be a password does"
             remedy = "Put it into the brokers' own files before the rollout; the rollout leaves it there"
-            yield Trouble(f"brokers.settings.{key}", f"{what} not belong into an inventory", remedy)
+            yield InventoryFault(f"brokers.settings.{key}", f"{what} not belong into an inventory", remedy)
 
 
-def _other_voters(inventory: Inventory) -> Iterator[Trouble]:
+def _other_voters(inventory: Inventory) -> Iterator[InventoryFault]:
     """The inventory names other voters for the brokers than the controllers that it lists."""
     voters = inventory.brokers.settings.get(FIND_QUORUM[0], "").split(",")
     named = {text.strip().partition("@")[0] for text in voters} - {""}
     others = named - {str(node.node_id) for node in inventory.controllers.nodes}
     if others:
         what = f"controllers.nodes has no controller with the id {', '.join(map(_shown, sorted(others)))}"
-        yield Trouble(f"brokers.settings.{FIND_QUORUM[0]}", what, "Name the controllers of the inventory")
+        yield InventoryFault(f"brokers.settings.{FIND_QUORUM[0]}", what, "Name the controllers of the inventory")
 
 
-def _secrets(inventory: Inventory) -> Iterator[Trouble]:
+def _secrets(inventory: Inventory) -> Iterator[InventoryFault]:
     """Variables that look like secrets: they are filled into command lines, which every user of a host can read."""
     everybody = (*inventory.nodes, *inventory.controllers.stock.values())
     places = [(f"executors.{name}", choice.variables) for name, choice in inventory.executors.items()]
@@ -385,7 +389,7 @@ def _secrets(inventory: Inventory) -> Iterator[Trouble]:
             if SECRET_NAME.search(name) and not name.endswith(PLACES):
                 what = f"by its name, the variable {name} is a secret, and a secret does not belong into an inventory"
                 remedy = "Keep it in a file on the host, and let the command read it there"
-                yield Trouble(f"{where}: variables.{name}", what, remedy)
+                yield InventoryFault(f"{where}: variables.{name}", what, remedy)
 
 
 def _room(node: Node) -> str:

@@ -25,7 +25,7 @@ INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,19})")
 DECIMAL = re.compile(r"[-+]?([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})([eE][-+]?[0-9]{1,3})?")
 
 
-class Trouble(Exception):  # noqa: N818 - an answer to who parses an inventory
+class InventoryFault(Exception):  # noqa: N818 - an answer to who parses an inventory
     """What is wrong with an inventory. ``path``: the place in it; "" for the whole."""
 
     def __init__(self, path: str, what: str, remedy: str) -> None:
@@ -44,7 +44,7 @@ def load(text: str) -> Any:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f"line {mark.line + 1}"
         what = (getattr(error, "problem", None) or "it cannot be read")[:PROBLEM_MAX]
-        raise Trouble(line, f"it is no YAML: {what}", "Correct this line") from error
+        raise InventoryFault(line, f"it is no YAML: {what}", "Correct this line") from error
 
 
 class _Loader(yaml.SafeLoader):
@@ -72,23 +72,25 @@ class _Loader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = "<<" if key_node.tag == MERGE_TAG else self._key(key_node)
             if key in found:
-                raise Trouble(_line(key_node), f"{shown(key)} stands there twice", "Remove one of them")
+                raise InventoryFault(_line(key_node), f"{shown(key)} stands there twice", "Remove one of them")
             found.add(key)
         super().flatten_mapping(node)
 
     def _key(self, node: yaml.Node) -> str:
         if not isinstance(node, yaml.ScalarNode):
-            raise Trouble(_line(node), "a list or a block stands in the place of a key", "Write text and a colon")
+            raise InventoryFault(
+                _line(node), "a list or a block stands in the place of a key", "Write text and a colon"
+            )
         key = self.construct_object(node)
         if not isinstance(key, str):
-            raise Trouble(_line(node), f"the key {shown(key)} is not text", "Put it into quotes")
+            raise InventoryFault(_line(node), f"the key {shown(key)} is not text", "Put it into quotes")
         return key
 
     def integer(self, node: yaml.ScalarNode) -> int:
         text = self.construct_scalar(node)
         if not INTEGER.fullmatch(text):
             what = f"{shown(text)} is not how a whole number is written here"
-            raise Trouble(_line(node), what, "Write at most 20 digits, without a zero in front. Quote text")
+            raise InventoryFault(_line(node), what, "Write at most 20 digits, without a zero in front. Quote text")
         return int(text)
 
     def decimal(self, node: yaml.ScalarNode) -> float:
@@ -96,17 +98,21 @@ class _Loader(yaml.SafeLoader):
         number = float(text) if DECIMAL.fullmatch(text) else math.nan
         if not math.isfinite(number):
             what = f"{shown(text)} is no number of anything"
-            raise Trouble(_line(node), what, "Write a number with an end, as 0.5 is. Quote text")
+            raise InventoryFault(_line(node), what, "Write a number with an end, as 0.5 is. Quote text")
         return number
 
     def boolean(self, node: yaml.ScalarNode) -> bool:
         text = self.construct_scalar(node)
         if text.lower() not in self.bool_values:
-            raise Trouble(_line(node), f"{shown(text)} is neither true nor false", "Write one of them. Quote text")
+            raise InventoryFault(
+                _line(node), f"{shown(text)} is neither true nor false", "Write one of them. Quote text"
+            )
         return self.bool_values[text.lower()]
 
     def date(self, node: yaml.ScalarNode) -> NoReturn:
-        raise Trouble(_line(node), f"{shown(self.construct_scalar(node))} is read as a date", "Put it into quotes")
+        raise InventoryFault(
+            _line(node), f"{shown(self.construct_scalar(node))} is read as a date", "Put it into quotes"
+        )
 
 
 _KINDS: dict[str, Callable[[Any, Any], Any]] = {
@@ -136,7 +142,7 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
     size = 1 + sum(_size(part, known) for part in inside)
     if size > ENTRIES_MAX:
         what = f"with each alias (*) written out, more than {ENTRIES_MAX} values stand here"
-        raise Trouble(_line(node), what, "Write an inventory with fewer aliases")
+        raise InventoryFault(_line(node), what, "Write an inventory with fewer aliases")
     known[id(node)] = size
     return size
 

@@ -29,11 +29,11 @@ class ExecutorError(OperatorError):
     read."""
 
 
-class UnreachableError(ExecutorError):
+class HostUnreachableError(ExecutorError):
     """The host cannot be reached, or the connection broke (exit code 255 of ssh)."""
 
 
-class PlaceAwayError(UnreachableError):
+class PlaceAwayError(HostUnreachableError):
     """The place where commands of a node run, such as a pod, should come back by itself, but does not. Has its name."""
 
 

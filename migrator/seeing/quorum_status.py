@@ -39,7 +39,7 @@ INTERNAL = {
 
 
 @value
-class Term:
+class LeaderTerm:
     """A leader's epoch, and when it was first seen, in milliseconds of this machine's monotonic clock."""
 
     epoch: int
@@ -56,7 +56,7 @@ class SeenQuorum:
     def __init__(self, settings: Settings) -> None:
         self._where = str(settings.source)
         self._eyes = QuorumEyes(settings)
-        self._term = Term(-1, 0)
+        self._term = LeaderTerm(-1, 0)
 
     async def catch_up(self, tell: Callable[[str], None]) -> None:
         """Like `QuorumEyes.catch_up`, for a caller that looks only once."""
@@ -74,7 +74,7 @@ class SeenQuorum:
                 remedy="Start the controllers, or look at the addresses and the login in this file",
             )  # fmt: skip
         if look.described is not None and look.described.leader_epoch != self._term.epoch:
-            self._term = Term(look.described.leader_epoch, monotonic_ms())
+            self._term = LeaderTerm(look.described.leader_epoch, monotonic_ms())
         return status_of(look, monotonic_ms() - self._term.since_ms, wall_ms())
 
     async def close(self) -> None:

@@ -42,7 +42,7 @@ class StockLeader:
 
 
 @value
-class Mark:
+class WatermarkSeen:
     """The high watermark at a time, in seconds of a monotonic clock."""
 
     seconds: float
@@ -53,8 +53,8 @@ class CommittedBefore:
     """Remembers the high watermark of some seconds ago."""
 
     def __init__(self) -> None:
-        self._mark: Mark | None = None
-        self._next: Mark | None = None
+        self._mark: WatermarkSeen | None = None
+        self._next: WatermarkSeen | None = None
 
     def look(self, seconds: float, committed: int) -> int:
         """Take in one more look.
@@ -66,7 +66,7 @@ class CommittedBefore:
         if committed < 0:
             return -1
         if self._next is None:
-            self._next = Mark(seconds, committed)
+            self._next = WatermarkSeen(seconds, committed)
         elif seconds - self._next.seconds >= BEHIND_SECONDS:
-            self._mark, self._next = self._next, Mark(seconds, committed)
+            self._mark, self._next = self._next, WatermarkSeen(seconds, committed)
         return -1 if self._mark is None else self._mark.committed

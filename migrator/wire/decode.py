@@ -16,7 +16,7 @@ from typing import Any
 
 from migrator.errors import PeerError
 from migrator.records.primitives import MAX_STRING_BYTES
-from migrator.wire.shapes import FIXED, Fixed, Shape, default_of, fixed, refuse_null, runs, shapes_of
+from migrator.wire.shapes import FIXED, FieldShape, Fixed, default_of, fixed, refuse_null, runs, shapes_of
 
 Step = Callable[[dict[str, Any], memoryview, int], int]
 Read = Callable[[memoryview, int], tuple[Any, int]]
@@ -115,7 +115,7 @@ def _entity_reader(entity_type: Any) -> Read:
     return read_entity
 
 
-def _fixed_step(run: list[Shape]) -> Step:
+def _fixed_step(run: list[FieldShape]) -> Step:
     names = [shape.name for shape in run]
     kinds = [kind for shape in run if (kind := fixed(shape))]
     packed = struct.Struct(">" + "".join(kind.code for kind in kinds))
@@ -131,7 +131,7 @@ def _fixed_step(run: list[Shape]) -> Step:
     return step
 
 
-def _variable_step(shape: Shape) -> Step:
+def _variable_step(shape: FieldShape) -> Step:
     name, read = shape.name, _reader(shape)
 
     def step(values: dict[str, Any], buffer: memoryview, offset: int) -> int:
@@ -141,7 +141,7 @@ def _variable_step(shape: Shape) -> Step:
     return step
 
 
-def _tags_step(entity_type: Any, shapes: list[Shape]) -> Step:
+def _tags_step(entity_type: Any, shapes: list[FieldShape]) -> Step:
     readers = {shape.tag: (shape.name, _reader(shape)) for shape in shapes}
     defaults = {shape.name: default_of(entity_type, shape) for shape in shapes}
 
@@ -164,12 +164,12 @@ def _tags_step(entity_type: Any, shapes: list[Shape]) -> Step:
     return step
 
 
-def _reader(shape: Shape) -> Read:
+def _reader(shape: FieldShape) -> Read:
     read = _element_reader(shape)
     return _array_reader(shape, read) if shape.is_array else read
 
 
-def _element_reader(shape: Shape) -> Read:
+def _element_reader(shape: FieldShape) -> Read:
     nullable = shape.nullable and not shape.is_array
     if shape.entity is not None:
         return _nullable_entity_reader(shape.entity) if nullable else _entity_reader(shape.entity)
@@ -210,7 +210,7 @@ def _nullable_entity_reader(entity_type: type) -> Read:
     return read
 
 
-def _array_reader(shape: Shape, read: Read) -> Read:
+def _array_reader(shape: FieldShape, read: Read) -> Read:
     length = _compact_length if shape.flexible else _length32
     # Refuse a length that the frame cannot hold before memory is allocated for it.
     least = _least_size(shape)
@@ -237,7 +237,7 @@ def _take_room(count: int) -> None:
         raise TooManyElementsError("the message has too many elements: ask for less in one request")
 
 
-def _least_size(shape: Shape) -> int:
+def _least_size(shape: FieldShape) -> int:
     """The least number of bytes of one element of this array."""
     if shape.entity is None:
         kind = FIXED.get(shape.kafka_type)

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any
 
 from migrator.errors import PeerError
-from migrator.wire.shapes import FIXED, Shape, default_of, fixed, refuse_null, runs, shapes_of
+from migrator.wire.shapes import FIXED, FieldShape, default_of, fixed, refuse_null, runs, shapes_of
 
 Chunks = list[bytes]
 Write = Callable[[Chunks, Any], None]
@@ -66,7 +66,7 @@ def _entity_writer(entity_type: Any) -> Write:
     return write_entity
 
 
-def _fixed_writer(run: list[Shape]) -> Write:
+def _fixed_writer(run: list[FieldShape]) -> Write:
     kinds = [kind for shape in run if (kind := fixed(shape))]
     pack = struct.Struct(">" + "".join(kind.code for kind in kinds)).pack
     if len(run) == 1:
@@ -86,12 +86,12 @@ def _fixed_writer(run: list[Shape]) -> Write:
     return write
 
 
-def _field_writer(shape: Shape) -> Write:
+def _field_writer(shape: FieldShape) -> Write:
     get, write = attrgetter(shape.name), _writer(shape)
     return lambda out, entity: write(out, get(entity))
 
 
-def _tags_writer(entity_type: Any, shapes: list[Shape]) -> Write:
+def _tags_writer(entity_type: Any, shapes: list[FieldShape]) -> Write:
     fields = (
         sorted(
             (shape.tag or 0, attrgetter(shape.name), _writer(shape), default_of(entity_type, shape)) for shape in shapes
@@ -113,12 +113,12 @@ def _tags_writer(entity_type: Any, shapes: list[Shape]) -> Write:
     return write
 
 
-def _writer(shape: Shape) -> Write:
+def _writer(shape: FieldShape) -> Write:
     write = _element_writer(shape)
     return _array_writer(shape, write) if shape.is_array else write
 
 
-def _element_writer(shape: Shape) -> Write:
+def _element_writer(shape: FieldShape) -> Write:
     nullable = shape.nullable and not shape.is_array
     if shape.entity is not None:
         return _nullable_entity_writer(shape.entity) if nullable else _entity_writer(shape.entity)
@@ -152,7 +152,7 @@ def _nullable_entity_writer(entity_type: type) -> Write:
     return write
 
 
-def _array_writer(shape: Shape, write: Write) -> Write:
+def _array_writer(shape: FieldShape, write: Write) -> Write:
     length = _put_compact_length if shape.flexible else _put_length32
 
     def write_array(out: Chunks, items: tuple[Any, ...] | None) -> None:

@@ -19,7 +19,7 @@ from migrator.values import value
 from migrator.wire import leader_question, vote_v2
 from migrator.wire.decode import decode_entity
 from migrator.wire.encode import Chunks, encode_entity
-from migrator.wire.shapes import Shape, default_of, shapes_of
+from migrator.wire.shapes import FieldShape, default_of, shapes_of
 
 PRODUCE = 0
 FETCH = 1
@@ -205,7 +205,7 @@ def _plan(entity_type: Any) -> tuple[tuple[str, Callable[[Any], Any], Any], ...]
     return tuple((shape.name, _filler(shape), default_of(entity_type, shape)) for shape in shapes_of(entity_type))
 
 
-def _filler(shape: Shape) -> Callable[[Any], Any]:
+def _filler(shape: FieldShape) -> Callable[[Any], Any]:
     entity = shape.entity
     if entity is None:
         return lambda given: given

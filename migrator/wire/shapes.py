@@ -23,7 +23,7 @@ _ZERO_UUID = bytes(16)
 _ERROR_CODES = {code.value: code for code in ErrorCode}
 
 
-class Shape(NamedTuple):
+class FieldShape(NamedTuple):
     """A field and its type; ``entity`` is None for a primitive."""
 
     name: str
@@ -114,19 +114,19 @@ _OPTIONAL_TIME = Fixed("q", _load_optional_time, _dump_optional_time)
 
 
 @cache
-def shapes_of(entity_type: Any) -> tuple[Shape, ...]:
+def shapes_of(entity_type: Any) -> tuple[FieldShape, ...]:
     """Every field of one of kio's classes, in the order of the wire."""
     return tuple(_shape(entity_type, field) for field in dataclasses.fields(entity_type))
 
 
-def _shape(entity_type: Any, field: dataclasses.Field[Any]) -> Shape:
+def _shape(entity_type: Any, field: dataclasses.Field[Any]) -> FieldShape:
     inner, nullable = _without_none(field.type)
     is_array = get_origin(inner) is tuple
     if is_array:
         inner = get_args(inner)[0]
     # The client id is the only string of a flexible header that is not compact (RequestHeader.json).
     legacy = entity_type.__name__ == "RequestHeader" and field.name == "client_id"
-    return Shape(
+    return FieldShape(
         name=field.name,
         kafka_type=field.metadata.get("kafka_type", ""),
         entity=inner if dataclasses.is_dataclass(inner) else None,  # type: ignore[arg-type]
@@ -144,7 +144,7 @@ def _without_none(declared: Any) -> tuple[Any, bool]:
     return declared, False
 
 
-def fixed(shape: Shape) -> Fixed | None:
+def fixed(shape: FieldShape) -> Fixed | None:
     if shape.is_array or shape.entity is not None:
         return None
     if shape.kafka_type == "datetime_i64" and shape.nullable:
@@ -152,9 +152,9 @@ def fixed(shape: Shape) -> Fixed | None:
     return FIXED.get(shape.kafka_type)
 
 
-def runs(shapes: list[Shape]) -> list[list[Shape]]:
+def runs(shapes: list[FieldShape]) -> list[list[FieldShape]]:
     """Group neighbouring fields of fixed width. Every other field is a separate group."""
-    runs: list[list[Shape]] = []
+    runs: list[list[FieldShape]] = []
     for shape in shapes:
         if fixed(shape) and runs and fixed(runs[-1][-1]):
             runs[-1].append(shape)
@@ -163,7 +163,7 @@ def runs(shapes: list[Shape]) -> list[list[Shape]]:
     return runs
 
 
-def default_of(entity_type: Any, shape: Shape) -> Any:
+def default_of(entity_type: Any, shape: FieldShape) -> Any:
     """Kafka's default, for an absent tagged field and for `build`."""
     (field,) = (field for field in dataclasses.fields(entity_type) if field.name == shape.name)
     if field.default is not dataclasses.MISSING:
@@ -179,6 +179,6 @@ def default_of(entity_type: Any, shape: Shape) -> Any:
     return kind.load(zero) if kind.load else zero
 
 
-def refuse_null(shape: Shape, nullable: bool) -> None:  # noqa: FBT001
+def refuse_null(shape: FieldShape, nullable: bool) -> None:  # noqa: FBT001
     if not nullable:
         raise ValueError(f"field {shape.name} must not be null")

@@ -16,7 +16,7 @@ from migrator.config.types import Secret
 from migrator.wire.decode import decode_entity
 from migrator.wire.encode import encode_entity
 from migrator.wire.schemas import request_type
-from migrator.wire.shapes import Shape, shapes_of
+from migrator.wire.shapes import FieldShape, shapes_of
 from tests.apis.support.asking import ALICE, VERSIONS, ask
 from tests.controller.support.leading_controller import CLUSTER_ID, LeadingController, some_uuid
 from tests.lanes import examples
@@ -46,7 +46,7 @@ def messages(entity_type: Any) -> st.SearchStrategy[Any]:
     return st.builds(entity_type, **{shape.name: _field(shape) for shape in shapes_of(entity_type)})
 
 
-def _field(shape: Shape) -> st.SearchStrategy[Any]:
+def _field(shape: FieldShape) -> st.SearchStrategy[Any]:
     one = messages(shape.entity) if shape.entity is not None else _primitive(shape.kafka_type)
     found = st.lists(one, max_size=3).map(tuple) if shape.is_array else one
     return st.none() | found if shape.nullable else found

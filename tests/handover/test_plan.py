@@ -9,10 +9,10 @@ import pytest
 
 from migrator.handover.plan import (
     Action,
-    Handover,
     HandoverStep,
     LocalNode,
     MetadataDirectory,
+    WantedHandover,
     Way,
     choose,
     migration_seen,
@@ -25,8 +25,8 @@ from migrator.seeing.controllers import ControllerProgram, ControllerSeen, Quoru
 
 OURS, STOCK, AWAY = ControllerProgram.MIGRATOR, ControllerProgram.STOCK, None
 LEVEL = 21
-ROLLING = Handover(parse_target("3.9.1"), Way.ROLLING)
-BY_DIRECTORY = Handover(parse_target("4.1.0"), Way.DIRECTORY)
+ROLLING = WantedHandover(parse_target("3.9.1"), Way.ROLLING)
+BY_DIRECTORY = WantedHandover(parse_target("4.1.0"), Way.DIRECTORY)
 HELD = MetadataDirectory(formatted=True, holds_log=True, finished=True, level=LEVEL)
 EMPTY = MetadataDirectory(formatted=True)
 
@@ -53,7 +53,7 @@ def quorum(
 
 def step(
     seen: Observation,
-    wanted: Handover = ROLLING,
+    wanted: WantedHandover = ROLLING,
     *,
     node: int = 2,
     directory: MetadataDirectory = HELD,
@@ -81,14 +81,14 @@ def test_the_way_of_one_voter() -> None:
 
 
 @pytest.mark.parametrize("wanted", [ROLLING, BY_DIRECTORY])
-def test_nothing_is_begun_while_the_voters_are_reassigned(wanted: Handover) -> None:
+def test_nothing_is_begun_while_the_voters_are_reassigned(wanted: WantedHandover) -> None:
     found = step(reassigned("4,5,6"), wanted)
     assert found.action is Action.REFUSE
     assert "to 4,5,6 is under way" in found.why
 
 
 @pytest.mark.parametrize("wanted", [ROLLING, BY_DIRECTORY])
-def test_nothing_is_stopped_while_nobody_says_whether_the_voters_are_reassigned(wanted: Handover) -> None:
+def test_nothing_is_stopped_while_nobody_says_whether_the_voters_are_reassigned(wanted: WantedHandover) -> None:
     found = step(reassigned(None), wanted)
     assert found.action is Action.WAIT
     assert "being reassigned" in found.why
@@ -97,7 +97,7 @@ def test_nothing_is_stopped_while_nobody_says_whether_the_voters_are_reassigned(
 @pytest.mark.parametrize("wanted", [ROLLING, BY_DIRECTORY])
 @pytest.mark.parametrize("programs", list(itertools.product((OURS, STOCK, AWAY), repeat=3)))
 def test_nothing_is_begun_before_the_end_of_the_migration(
-    programs: tuple[ControllerProgram | None, ...], wanted: Handover
+    programs: tuple[ControllerProgram | None, ...], wanted: WantedHandover
 ) -> None:
     assert step(quorum(*programs, finished=False), wanted).action is Action.REFUSE
     assert "not finished" in step(quorum(*programs, finished=False), wanted).why
@@ -157,7 +157,7 @@ def test_the_last_of_ours_says_itself_that_the_migration_is_finished() -> None:
 
 
 def test_releases() -> None:
-    assert step(quorum(OURS, OURS, OURS), Handover(parse_target("4.1.0"), Way.ROLLING)).action is Action.REFUSE
+    assert step(quorum(OURS, OURS, OURS), WantedHandover(parse_target("4.1.0"), Way.ROLLING)).action is Action.REFUSE
     old = replace(quorum(OURS, OURS, OURS), metadata_version=version_at(6).name)
     assert step(old, BY_DIRECTORY).action is Action.REFUSE
     assert "3.3-IV2" in step(old, BY_DIRECTORY).why

@@ -16,7 +16,7 @@ from typing import Any, Final
 from google.protobuf.descriptor import FieldDescriptor
 from kio.schema.errors import ErrorCode
 
-from migrator.wire.shapes import Shape, default_of, shapes_of
+from migrator.wire.shapes import FieldShape, default_of, shapes_of
 
 Hints = Mapping[str, Sequence[Any]]
 """By field name (of any message): values that mean something now."""
@@ -126,7 +126,7 @@ class Hostile:
         some = self._random.choices(range(1, 0xD7FF), k=self._random.randrange(40))
         return [point if self._random.random() < 0.3 else 32 + point % 90 for point in some]
 
-    def _field(self, entity_type: Any, shape: Shape) -> Any:
+    def _field(self, entity_type: Any, shape: FieldShape) -> Any:
         if shape.nullable and self._random.random() < 0.12:
             return None
         if shape.tag is not None and self._random.random() < 0.3:
@@ -138,7 +138,7 @@ class Hostile:
             items.append(self._random.choice(items))  # named twice
         return tuple(items)
 
-    def _one(self, entity_type: Any, shape: Shape) -> Any:
+    def _one(self, entity_type: Any, shape: FieldShape) -> Any:
         if shape.entity is not None:
             return self.entity(shape.entity)
         self._field_name = field_name(entity_type, shape)
@@ -148,7 +148,7 @@ class Hostile:
             return self.number(name, WIDTHS[kind] - unsigned, signed=not unsigned)
         return self._other(kind, name, shape)
 
-    def _other(self, kind: str, name: str, shape: Shape) -> Any:
+    def _other(self, kind: str, name: str, shape: FieldShape) -> Any:
         if kind == "string":
             return self.text(name, 200_000 if shape.flexible else 32_767)
         if kind == "bool":
@@ -203,7 +203,7 @@ class Hostile:
         return self.number(field.name, 64 if kind == FieldDescriptor.TYPE_INT64 else 32)
 
 
-def field_name(entity_type: Any, shape: Shape) -> str:
+def field_name(entity_type: Any, shape: FieldShape) -> str:
     """The same for all versions of a message."""
     return f"{entity_type.__module__.split('.')[2]} {entity_type.__name__}.{shape.name}"
 

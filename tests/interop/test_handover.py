@@ -22,7 +22,7 @@ from migrator.drill.probes import all_report, dual_writing
 from migrator.errors import ExitCode, OperatorError
 from migrator.handover.execute import HandoverRun
 from migrator.handover.node_control import OperatorCommands
-from migrator.handover.plan import Handover, Way
+from migrator.handover.plan import WantedHandover, Way
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import KafkaRelease, StockKafka
 from migrator.parts.processes import ChildProcess, run_to_end
@@ -204,7 +204,9 @@ async def refused(cluster: LightCluster, release: str, way: Way, why: str) -> No
 async def hand_over(cluster: LightCluster, release: str, way: Way, services: Services | None) -> None:
     """All voters, by the function that the command calls."""
     files = [controller.property_file for controller in cluster.controllers]
-    run = HandoverRun(files, Handover(parse_target(release), way), services or Nobody(None, None, print), tell=print)
+    run = HandoverRun(
+        files, WantedHandover(parse_target(release), way), services or Nobody(None, None, print), tell=print
+    )
     await run.run()
 
 

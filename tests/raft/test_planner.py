@@ -12,8 +12,8 @@ from migrator.raft.planner import (
     RULES,
     Add,
     ClearTarget,
-    HandOver,
     Idle,
+    LetAnotherLead,
     Plan,
     PlannerView,
     Remove,
@@ -25,7 +25,7 @@ from migrator.raft.planner import (
     plan,
     seen,
 )
-from migrator.raft.progress import Progress, rows
+from migrator.raft.progress import ReplicaState, rows
 from migrator.raft.voter_set import ReplicaKey
 from tests.raft.support.reassignment import (
     BrokenRuleError,
@@ -103,7 +103,7 @@ def test_three_become_three_others_and_the_leader_hands_over_last() -> None:
         Add(key(5)),
         Remove(key(3)),
         Add(key(6)),
-        HandOver(4),
+        LetAnotherLead(4),
         Remove(key(1)),
         ClearTarget(),
         Idle("No target is set."),
@@ -173,10 +173,10 @@ def test_only_the_leader_acts() -> None:
 
 def test_the_outlook_names_the_steps_to_come() -> None:
     view = view_of((1, 2, 3), (2, 3, 4))
-    assert outlook(view) == (Add(key(4)), HandOver(2), Remove(key(1)), ClearTarget())
+    assert outlook(view) == (Add(key(4)), LetAnotherLead(2), Remove(key(1)), ClearTarget())
     assert outlook(replace(view, hold="The set is not committed.")) == outlook(view)
     missing = view_of((1, 2, 3), (2, 3, 4), lags={3: 7, 4: None})
-    assert outlook(missing) == (Add(ReplicaKey(4)), HandOver(2), Remove(key(1)), ClearTarget())
+    assert outlook(missing) == (Add(ReplicaKey(4)), LetAnotherLead(2), Remove(key(1)), ClearTarget())
     assert outlook(replace(view, target=None)) == ()
 
 
@@ -223,14 +223,14 @@ def test_a_plan_that_holds_says_why(view: PlannerView, reason: str) -> None:
 # Who has caught up
 
 
-def standing(progress: Progress, now: int) -> tuple[bool, bool, int]:
+def standing(progress: ReplicaState, now: int) -> tuple[bool, bool, int]:
     (row,) = rows([progress])
     found = seen(row, now, fetch_timeout_ms=2000, election_timeout_ms=1000)
     return found.is_live, found.is_caught_up, row.rounds
 
 
 def test_a_replica_has_caught_up_when_a_round_was_shorter_than_an_election() -> None:
-    progress = Progress(4, key(4).directory_id, 0)
+    progress = ReplicaState(4, key(4).directory_id, 0)
     assert standing(progress, 0) == (False, False, 0)
     progress.fetched(10, 5000, now=100)
     progress.fetched(4000, 9000, now=900)

@@ -11,7 +11,7 @@ import pytest
 
 from migrator.rollout.files.archive import SEGMENTS_MAX, SUMS, ZOOKEEPER, make_archive
 from migrator.rollout.nodes import Node
-from migrator.rollout.ports import ExecutorError, Output, UnreachableError
+from migrator.rollout.ports import ExecutorError, HostUnreachableError, Output
 from tests.rollout.support.hosts import digest
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
@@ -76,7 +76,7 @@ def test_a_host_names_no_path_of_this_machine(operator: Operator, tmp_path: Path
 
 def test_a_file_that_does_not_come_does_not_hold_up_the_others(operator: Operator) -> None:
     (operator.state / "journal.jsonl").touch()
-    lost = UnreachableError("ssh lost the connection")
+    lost = HostUnreachableError("ssh lost the connection")
     assert isinstance(operator.cluster, MadeUp)
     operator.cluster.fails = {SNAPSHOTS[-1]: [ExecutorError("it is too large")], SEGMENTS[0]: [lost, lost]}
     assert archived(operator, *SNAPSHOTS, *SEGMENTS) == {*SEGMENTS}

@@ -12,7 +12,7 @@ from migrator.rollout.gates.gatekeeper import GateTimeoutError
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.plan import plan
 from migrator.rollout.plan.steps import Direction, Phase
-from migrator.rollout.ports import BrokerMode, UnreachableError
+from migrator.rollout.ports import BrokerMode, HostUnreachableError
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
@@ -110,7 +110,7 @@ def test_one_that_was_left_out_and_comes_up_is_to_be_stopped(operator: Operator)
 
     def away(_: str, node: Node) -> None:
         if node.name == name:
-            raise UnreachableError("the host does not answer", where=name)
+            raise HostUnreachableError("the host does not answer", where=name)
 
     def boot(where: str) -> None:
         if where == "after done leave-migration/broker-1 ":

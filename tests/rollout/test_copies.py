@@ -18,7 +18,7 @@ from migrator.rollout.executors.scripts import COPY, CUT_OFF, OTHER_DIGEST, head
 from migrator.rollout.files.examined import DIRECTORY
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import ExecutorError, UnreachableError
+from migrator.rollout.ports import ExecutorError, HostUnreachableError
 from tests.rollout.support.hosts import Hands, node
 from tests.rollout.support.model import ModelCluster
 from tests.rollout.support.model_files import model_inventory
@@ -71,7 +71,7 @@ def test_a_host_that_is_gone_is_named(operator: Operator) -> None:
 
     def gone(action: str, on: Node) -> None:
         if on.name == FIRST:
-            raise UnreachableError("ssh did not reach the host", where=FIRST)
+            raise HostUnreachableError("ssh did not reach the host", where=FIRST)
 
     operator.cluster.fault = gone
     assert operator.apply(StopAt(Phase.PREFLIGHT)) is Ending.REACHED

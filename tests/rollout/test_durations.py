@@ -11,7 +11,7 @@ import pytest
 
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.journal.journal import Entry, Event
-from migrator.rollout.journal.summary import Durations, durations_of, failure_of
+from migrator.rollout.journal.summary import TimeSpent, durations_of, failure_of
 from migrator.rollout.plan.plan import plan
 from migrator.rollout.plan.steps import Act, Direction, Phase
 from migrator.rollout.ports import Observation
@@ -50,7 +50,7 @@ def test_how_long_nobody_goes_on_is_not_counted(pause_ms: int, last: Event) -> N
         Entry(10, 4_500 + pause_ms, Event.RESUMED),
         *restarted("migrate/broker-2", 4_500 + pause_ms),
     ]
-    assert durations_of(entries, STEPS) == Durations(restarts=8.0, own=1.0)
+    assert durations_of(entries, STEPS) == TimeSpent(restarts=8.0, own=1.0)
     assert durations_of(entries, STEPS).share == 12.5
 
 
@@ -67,7 +67,7 @@ def interrupted(after_ms: int, resumed_ms: int) -> Iterator[Entry]:
 @pytest.mark.parametrize("killed_ms", [300, 400, 500, 2_500])
 def test_a_step_that_another_command_goes_on_with_is_one_step(killed_ms: int) -> None:
     entries = [Entry(1, 0, Event.RESUMED), *interrupted(killed_ms, killed_ms + DAY_MS)]
-    assert durations_of(entries, STEPS) == Durations(restarts=4.0, own=0.5)
+    assert durations_of(entries, STEPS) == TimeSpent(restarts=4.0, own=0.5)
 
 
 def test_how_long_a_person_thinks_is_not_counted() -> None:
@@ -77,7 +77,7 @@ def test_how_long_a_person_thinks_is_not_counted() -> None:
         Entry(3, DAY_MS, Event.PASSED, "finish/controller-3001", Act.CONFIRM),
         *restarted("finish/controller-3001", DAY_MS),
     ]
-    assert durations_of(entries, STEPS) == Durations(restarts=4.0, own=0.5)
+    assert durations_of(entries, STEPS) == TimeSpent(restarts=4.0, own=0.5)
 
 
 def test_what_failed_last_is_told_until_something_else_happens() -> None:

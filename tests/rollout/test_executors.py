@@ -21,7 +21,7 @@ from migrator.errors import OperatorError
 from migrator.rollout.executors import executors
 from migrator.rollout.executors.local_process import LOG_BYTES
 from migrator.rollout.executors.presets import PRESETS
-from migrator.rollout.ports import ExecutorError, FileChangedError, NotRegularError, Output, UnreachableError
+from migrator.rollout.ports import ExecutorError, FileChangedError, HostUnreachableError, NotRegularError, Output
 from tests.lanes import examples
 from tests.patience import PATIENCE_SECONDS
 from tests.rollout.support.hosts import SERVER, Hands, digest, end, executor, node, running, server
@@ -399,15 +399,15 @@ def test_a_start_that_keeps_its_output_open_does_not_hang(tmp_path: Path) -> Non
 def test_a_host_that_is_not_reached_is_told_from_a_command_that_fails(sshd: LoopbackSshd, tmp_path: Path) -> None:
     there = node(tmp_path / "server.properties", "127.0.0.1")
     gone = Hands(there, "ssh", WORDED, ssh=sshd.ssh.replace(f"Port={sshd.port}", "Port=1"))
-    with pytest.raises(UnreachableError, match="Connection refused"):
+    with pytest.raises(HostUnreachableError, match="Connection refused"):
         gone.read()
     stranger = Hands(there, "ssh", WORDED, ssh=sshd.ssh.replace("/known_hosts", "/nobody"))
-    with pytest.raises(UnreachableError, match="verification failed"):
+    with pytest.raises(HostUnreachableError, match="verification failed"):
         stranger.read()
     fails = Hands(there, "ssh", {**WORDED, "read": "{*ssh} -- {host} false"}, ssh=sshd.ssh)
     with pytest.raises(ExecutorError, match="exit code 1") as failed:
         fails.read()
-    assert not isinstance(failed.value, UnreachableError)
+    assert not isinstance(failed.value, HostUnreachableError)
 
 
 @pytest.mark.lane("test-all")
@@ -417,7 +417,7 @@ def test_ssh_that_breaks_in_the_middle_is_not_reached(tmp_path: Path) -> None:
         hands = Hands(node(tmp_path / "server.properties", "127.0.0.1"), "ssh", WORDED, ssh=own.ssh)
         falls_over = threading.Thread(target=_break_off, args=("4714",))
         falls_over.start()
-        with pytest.raises(UnreachableError):
+        with pytest.raises(HostUnreachableError):
             hands.run("sh", "-c", "exec sleep 4714", seconds=PATIENCE_SECONDS)
         falls_over.join()
         end("sleep", "4714")

@@ -24,9 +24,9 @@ from migrator.rollout.ports import (
     BrokerMode,
     ExecutorError,
     FileChangedError,
+    HostUnreachableError,
     LockedError,
     LockHolder,
-    UnreachableError,
 )
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
@@ -34,7 +34,7 @@ from tests.rollout.support.runs import Operator
 
 BROKER = "broker-2"
 PATH = "/etc/b2.properties"
-BROKEN = UnreachableError("the connection broke", where=BROKER, remedy="Look at ssh")
+BROKEN = HostUnreachableError("the connection broke", where=BROKER, remedy="Look at ssh")
 FAILED = ExecutorError("restart ended with exit code 1", where=BROKER, remedy="Look at the unit")
 HANGS = ExecutorError("restart has not ended within 120 s", where=BROKER, remedy="Look at the unit")
 

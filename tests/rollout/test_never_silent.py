@@ -10,7 +10,7 @@ import pytest
 
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.gates.gatekeeper import GateTimeoutError, ProcessEndedError
-from migrator.rollout.gates.lifelines import SAY_MS, SHOWS_MS, Lifelines, Patience
+from migrator.rollout.gates.lifelines import SAY_MS, SHOWS_MS, Lifelines, WaitTeller
 from migrator.rollout.journal.looks import LooksFile, read_looks
 from migrator.rollout.journal.summary import failure_of
 from migrator.rollout.meanwhile import Silences
@@ -49,7 +49,7 @@ def test_a_process_has_ended(looks: Sequence[tuple[int, bool]], has_ended: bool)
 
 def test_a_line_says_since_when_and_how_long() -> None:
     said: list[str] = []
-    patience = Patience("roll", said.append, lambda _: False, 1_000, 600_000)
+    patience = WaitTeller("roll", said.append, lambda _: False, 1_000, 600_000)
     patience.waits("broker-1: is down", 2_000)
     patience.waits("broker-1: is down", 2_000 + SAY_MS - 1)
     assert said == ["roll: waits: broker-1: is down"]

@@ -12,7 +12,7 @@ from migrator.rollout.files.old_metadata_log import OldLogError
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import BrokerMode, ExecutorError, FileChangedError, UnreachableError
+from migrator.rollout.ports import BrokerMode, ExecutorError, FileChangedError, HostUnreachableError
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_files import model_inventory
 from tests.rollout.support.runs import Operator
@@ -162,7 +162,7 @@ def test_a_log_that_is_there_is_not_left_because_a_connection_breaks(operator: O
 
     def fails(action: str, node: Node) -> None:
         if node.name == BROKER and action == breaks and found:
-            raise UnreachableError("the connection broke", where=BROKER)
+            raise HostUnreachableError("the connection broke", where=BROKER)
 
     read = operator.cluster.read
 
@@ -173,7 +173,7 @@ def test_a_log_that_is_there_is_not_left_because_a_connection_breaks(operator: O
 
     operator.cluster.fault = fails
     operator.cluster.read = looks  # type: ignore[method-assign]
-    with pytest.raises(UnreachableError):
+    with pytest.raises(HostUnreachableError):
         operator.resume_until(Phase.MIGRATE)
     assert SEGMENT in operator.cluster.files
     operator.cluster.fault = nothing

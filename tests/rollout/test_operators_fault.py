@@ -20,7 +20,7 @@ from migrator.rollout.engine.standing import standing_of
 from migrator.rollout.files.examined import DIRECTORY, elsewhere, wanted
 from migrator.rollout.gates.gatekeeper import GateShutError
 from migrator.rollout.journal.journal import Event
-from migrator.rollout.journal.summary import Verdict, failure_of
+from migrator.rollout.journal.summary import LastEqual, failure_of
 from migrator.rollout.lock import places
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.jobs import tail
@@ -154,7 +154,7 @@ def test_the_question_says_when_the_way_back_closes() -> None:
     three, _ = finish_question(ours, CONTROLLERS, None, 0)
     assert "Until the last controller is restarted, 'migrator rollout rollback' returns" in three
     assert "Then Kafka's own controllers take over; with '--until Finished' the rollout stops before" in three
-    last, asked = finish_question(ours, CONTROLLERS[-1:], Verdict(1_000, 21_284), 41_000)
+    last, asked = finish_question(ours, CONTROLLERS[-1:], LastEqual(1_000, 21_284), 41_000)
     assert asked == "ZooKeeper and the log were compared 40 s ago, and were equal: 21,284 rows. End the migration?"
     assert "Now controller-3003, the last controller," in last
     stock, _ = finish_question(model_inventory(kind="stock", handover=False), CONTROLLERS, None, 0)

@@ -53,8 +53,7 @@ from migrator.rollout.ports import (
     PartitionsSeen,
     Some,
 )
-from migrator.rollout.seeing.brokers import BrokerAnswer, of_image, partitions_in
-from migrator.rollout.seeing.brokers import State as PartitionState
+from migrator.rollout.seeing.brokers import BrokerAnswer, PartitionSeen, of_image, partitions_in
 from migrator.rollout.seeing.leader_says import of_json, of_status
 from migrator.rollout.seeing.observer import brokers_seen, migration_seen, min_isr_of, whole
 from migrator.rollout.seeing.zookeeper import RegisteredBroker, ZooKeeperLook
@@ -355,7 +354,7 @@ def metadata(topics: dict[str, list[tuple[int, int, int]]]) -> bytes:
 @given(topic_states())
 def test_the_list_of_partitions_is_read_as_kio_writes_it(topics: dict[str, list[tuple[int, int, int]]]) -> None:
     expected = [
-        PartitionState(name, number, leader, tuple(range(replicas)), tuple(range(in_sync)))
+        PartitionSeen(name, number, leader, tuple(range(replicas)), tuple(range(in_sync)))
         for name, states in topics.items()
         for number, (leader, replicas, in_sync) in enumerate(states)
     ]

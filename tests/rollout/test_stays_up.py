@@ -17,7 +17,7 @@ from migrator.rollout.journal.journal import Event
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.modes import SESSION_TIMEOUT_MS
 from migrator.rollout.plan.steps import Phase
-from migrator.rollout.ports import BrokerMode, ExecutorError, LockHolder, Observation, UnreachableError
+from migrator.rollout.ports import BrokerMode, ExecutorError, HostUnreachableError, LockHolder, Observation
 from tests.rollout.support.model import ModelCluster, nothing
 from tests.rollout.support.model_clock import ModelClock
 from tests.rollout.support.model_files import model_inventory
@@ -168,7 +168,7 @@ def test_a_host_that_is_not_reached_between_stop_and_start_is_tried_again(
     def breaks(action: str, node: Node) -> None:
         if (action, node.name) == ("start", BROKER) and left:
             left.pop()
-            raise UnreachableError("the connection broke", where=BROKER)
+            raise HostUnreachableError("the connection broke", where=BROKER)
 
     operator.cluster.fault = breaks
     operator.resume_until(Phase.MIGRATE if reached is Phase.START else Phase.KRAFT)
@@ -181,10 +181,10 @@ def test_a_host_that_stays_unreached_ends_the_command_and_resume_starts_its_brok
 
     def is_away(action: str, node: Node) -> None:
         if (action, node.name) == ("start", BROKER):
-            raise UnreachableError("the connection broke", where=BROKER)
+            raise HostUnreachableError("the connection broke", where=BROKER)
 
     operator.cluster.fault = is_away
-    with pytest.raises(UnreachableError):
+    with pytest.raises(HostUnreachableError):
         operator.resume()
     operator.cluster.fault = nothing
     assert operator.resume() is Ending.COMPLETE
@@ -349,7 +349,7 @@ def test_a_host_that_is_not_reached_just_as_kafkas_controller_takes_over_is_trie
     def breaks(found: str, node: Node) -> None:
         if (found, node.name) == (action, SUCCESSOR) and left:
             left.pop()
-            raise UnreachableError("the connection broke", where=SUCCESSOR)
+            raise HostUnreachableError("the connection broke", where=SUCCESSOR)
 
     operator.cluster.fault = breaks
     assert operator.resume() is Ending.COMPLETE

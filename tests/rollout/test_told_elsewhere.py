@@ -19,7 +19,7 @@ from migrator.rollout.engine.context import ABORT_FILE
 from migrator.rollout.journal.looks import EVERY_MS
 from migrator.rollout.lock.places import LockEntry, encoded, holder_text, parsed
 from migrator.rollout.plan.modes import odd_keys
-from migrator.rollout.ports import BrokerMode, LockedError, LockHolder, UnreachableError
+from migrator.rollout.ports import BrokerMode, HostUnreachableError, LockedError, LockHolder
 from tests.rollout.support.model_clock import ModelClock
 from tests.rollout.test_commands import Desk, desk
 
@@ -218,7 +218,7 @@ def test_a_host_that_is_away_says_what_to_do_about_the_reviewed_plan(
 
     async def away(node: object, path: str) -> bytes | None:
         if "b2.properties" in path:
-            raise UnreachableError("ssh did not reach the host", where="broker-2", remedy="See that it is reached")
+            raise HostUnreachableError("ssh did not reach the host", where="broker-2", remedy="See that it is reached")
         return await read(node, path)  # type: ignore[arg-type]
 
     monkeypatch.setattr(desk.cluster, "read", away)

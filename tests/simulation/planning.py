@@ -63,7 +63,7 @@ class Planning:
                 self._ask_and_change(AddVoter(entry(key)))
             case planner.Remove(key):
                 self._ask_and_change(RemoveVoter(key))
-            case planner.HandOver(successor):
+            case planner.LetAnotherLead(successor):
                 node.world.count("hand-overs to a successor that goes on")
                 node.hear(ev.Resign(raft.epoch, successor))
             case planner.RemoveSelf(is_last):

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from migrator.errors import require
 from migrator.raft import core, election, learning, membership, messages, planner, replication, votes
 from migrator.raft.messages import VoteRequest
-from migrator.raft.progress import Progress, Replicas
+from migrator.raft.progress import Replicas, ReplicaState
 from migrator.raft.quorum import Quorum
 from migrator.raft.states import Leader
 from migrator.raft.voter_changes import AddVoter, RemoveVoter
@@ -248,7 +248,7 @@ def v22_vote_of_a_stranger_unseats_a_leader() -> Patches:
 def v23_other_disk_counts_before_it_is_added() -> Patches:
     original = Replicas.find
 
-    def find(self: Replicas, replica_id: int, directory_id: Uuid, now: int, end_offset: int) -> Progress | None:
+    def find(self: Replicas, replica_id: int, directory_id: Uuid, now: int, end_offset: int) -> ReplicaState | None:
         return self.voters.get(replica_id) or original(self, replica_id, directory_id, now, end_offset)
 
     return [(Replicas, "find", find)]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 from migrator.image.tracked import Interner
-from migrator.migration.machine.progress import Phase
+from migrator.migration.machine.progress import WorkPhase
 from migrator.migration.machine.readiness import Gap
 from migrator.migration.translate.source import TopicReading
 from migrator.migration.translate.to_records import RecordReader
@@ -75,7 +75,7 @@ class CopyEnd:
     controller_version: int
 
 
-def ignore(_phase: Phase) -> None:
+def ignore(_phase: WorkPhase) -> None:
     """Does nothing: for a source that need not catch up."""
 
 
@@ -141,17 +141,17 @@ class Copy:
         self._records = 0
         self._read_again = 0
 
-    def run(self, before: Callable[[Phase], None] = ignore) -> Iterator[CopyBatch | CopyEnd]:
+    def run(self, before: Callable[[WorkPhase], None] = ignore) -> Iterator[CopyBatch | CopyEnd]:
         """Read everything, read again what changed, and read the versions of the claim.
 
         :param before: called ahead of each reading, which must see all earlier writes.
         :raises ZnodeError: when a znode no longer decodes.
         """
-        before(Phase.COPY)
+        before(WorkPhase.COPY)
         yield from self._batches(self._first_reading())
-        before(Phase.LOOK_AGAIN)
+        before(WorkPhase.LOOK_AGAIN)
         yield from self._batches(self._second_look())
-        before(Phase.LOOK_AGAIN)
+        before(WorkPhase.LOOK_AGAIN)
         view = read_view(self._source.read)
         yield CopyEnd(self._records, self._read_again, view.epoch_version, view.controller_version)
 

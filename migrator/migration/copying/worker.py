@@ -31,7 +31,7 @@ from migrator.migration.copying.compare import ReconcileEnd, WriteChunk, compare
 from migrator.migration.copying.local_image import bytes_to_load, load_image
 from migrator.migration.copying.permissions import forbidden_to
 from migrator.migration.copying.reading import Copy, CopyBatch, CopyEnd, Decoded, decode_all
-from migrator.migration.machine.progress import REPORT_SECONDS, Meter, MeteredSource, Phase, Working
+from migrator.migration.machine.progress import REPORT_SECONDS, Meter, MeteredSource, Working, WorkPhase
 from migrator.migration.translate.target import Target
 from migrator.raft.messages import EpochOffset
 from migrator.values import value
@@ -135,7 +135,7 @@ def results(task: Task, tools: Tools, report: OnProgress) -> Iterator[Message]:
 
 
 def _load(task: CompareTask, meter: Meter) -> MetadataImage:
-    meter.begin(Phase.LOAD, bytes_to_load(task.directory, task.at))
+    meter.begin(WorkPhase.LOAD, bytes_to_load(task.directory, task.at))
     return load_image(task.directory, task.at, meter.did)
 
 
@@ -145,14 +145,14 @@ def _results(
     reader = BulkReader(session, retry_seconds=tools.retry_seconds)
     source, random = MeteredSource(reader, meter), Random(os.urandom(16))
 
-    def begin(phase: Phase) -> None:
+    def begin(phase: WorkPhase) -> None:
         """The server of this session may be behind the one on which the claim was won."""
         meter.begin(phase)
         reader.catch_up()
 
     match task:
         case DecodeTask(may_write):
-            begin(Phase.DECODE)
+            begin(WorkPhase.DECODE)
             more = partial(forbidden_to, session, reader) if may_write else tuple
             yield from decode_all(source, passwords=tools.passwords, random=random, more_faults=more)
         case CopyTask(level, batch_records):
@@ -166,7 +166,7 @@ def _results(
             )
             yield from copy.run(begin)
         case CompareTask() if image is not None:
-            begin(Phase.COMPARE)
+            begin(WorkPhase.COMPARE)
             target = Target(image, passwords=tools.passwords, controller_epoch=task.zk_epoch)
             yield from compare(source, target, task.max_deletes, task.allowed)
 

@@ -234,7 +234,7 @@ class MigrationDriver:
     def _hand_over(self) -> list[ef.Effect]:
         decision = present(self._memory.term.decision, "stepped down without a decision")
         require(decision.successor >= 0, "stepped down for nobody")
-        return [ef.HandOver(decision.successor)]
+        return [ef.TransferLeadership(decision.successor)]
 
     def _complete(self) -> list[ef.Effect]:
         return [ef.AppendFinished(self._ask())]

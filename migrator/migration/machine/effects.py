@@ -200,7 +200,7 @@ class AppendAdmitted:
 
 
 @value
-class HandOver:
+class TransferLeadership:
     """Resign the leadership in favour of that voter. No answer."""
 
     successor: int
@@ -254,7 +254,7 @@ Performed = (
     | AppendFinished
     | AppendReopened
     | AppendAdmitted
-    | HandOver
+    | TransferLeadership
     | ScheduleTimer
     | JournalTransition
     | ReportSituation

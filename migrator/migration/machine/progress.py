@@ -19,7 +19,7 @@ REPORT_SECONDS = 0.25
 _TOPIC_PREFIX = f"{paths.TOPICS}/"
 
 
-class Phase(Enum):
+class WorkPhase(Enum):
     """A phase of a worker's task; the unit that operators see, and the size of that unit in what the worker counts."""
 
     LOAD = ("loads the metadata log", "MB", 1_000_000)
@@ -50,7 +50,7 @@ class Working:
     """``done`` of ``of`` in a phase; ``of`` is 0 while the total is unknown. A report is sent only when work was done
     since the report before, perhaps less than one unit."""
 
-    phase: Phase
+    phase: WorkPhase
     done: int = 0
     of: int = 0
 
@@ -69,9 +69,9 @@ class Meter:
         self._clock = clock
         self._every = every_seconds
         self._due = 0.0
-        self._now = Working(Phase.LOAD)
+        self._now = Working(WorkPhase.LOAD)
 
-    def begin(self, phase: Phase, of: int = 0) -> None:
+    def begin(self, phase: WorkPhase, of: int = 0) -> None:
         """Begin a phase, and report it at once."""
         self._now = Working(phase, 0, of)
         self._send()
@@ -120,7 +120,7 @@ def _is_topic(path: str) -> bool:
 
 
 @value
-class Step:
+class PhaseSeen:
     """A phase as its reports show it: the latest report, and the time and the count of the first one."""
 
     working: Working
@@ -143,20 +143,20 @@ class Step:
 class Course:
     """One piece of work, as its reports show it so far. Comparing and writing may go on at the same time."""
 
-    latest: Step | None = None
-    writing: Step | None = None
+    latest: PhaseSeen | None = None
+    writing: PhaseSeen | None = None
 
     def heard(self, working: Working, now_ms: int) -> Course:
         """The course after one more report."""
-        is_writing = working.phase is Phase.WRITE
+        is_writing = working.phase is WorkPhase.WRITE
         before = self.writing if is_writing else self.latest
-        step = Step(working, now_ms, working.done)
+        step = PhaseSeen(working, now_ms, working.done)
         if before is not None and before.working.phase is working.phase:
             step = replace(before, working=working)
         return replace(self, writing=step) if is_writing else replace(self, latest=step)
 
     @property
-    def phases(self) -> tuple[Phase, ...]:
+    def phases(self) -> tuple[WorkPhase, ...]:
         """The phases that are under way."""
         return tuple(step.working.phase for step in (self.latest, self.writing) if step is not None)
 

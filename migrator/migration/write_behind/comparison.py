@@ -28,7 +28,7 @@ def are_too_many(image: MetadataImage, entities: Collection[str]) -> bool:
 
 
 @dataclass(slots=True)
-class Comparison:
+class TakeoverComparison:
     """One per takeover. ``number``: the number in the worker's messages; ``ended``: everything was compared."""
 
     number: int

@@ -20,15 +20,16 @@ from collections.abc import Iterable
 from migrator.image.changes import join_changes
 from migrator.image.model import Changes, ImageDelta, MetadataImage
 from migrator.migration.machine.guards import reached
-from migrator.migration.machine.progress import Phase, Working
+from migrator.migration.machine.progress import Working, WorkPhase
 from migrator.migration.translate.entity import EntityWrite
-from migrator.migration.write_behind.comparison import TOO_MANY, Comparison, are_too_many, differing
+from migrator.migration.write_behind.comparison import TOO_MANY, TakeoverComparison, are_too_many, differing
 from migrator.migration.write_behind.lag import Backlog, Lag, at_of
 from migrator.migration.write_behind.messages import (
     Advanced,
     Closed,
     MarkRead,
     MultiEnded,
+    MultiRefused,
     Opened,
     Published,
     ReadAgain,
@@ -36,7 +37,6 @@ from migrator.migration.write_behind.messages import (
     ReconcileBegun,
     Reconciled,
     ReconcileWrites,
-    Refused,
     Repaired,
     Resumed,
     SendMulti,
@@ -94,7 +94,7 @@ class WriteBehind:
         self._changes: list[Changes] = []
         self._in_sync = False
         """Whether ZooKeeper equals an image, so that changes can be derived from it."""
-        self._comparison: Comparison | None = None
+        self._comparison: TakeoverComparison | None = None
         """The comparison of all of ZooKeeper that runs beside the writes."""
         self._versions = Versions()
         self._raised = False
@@ -148,8 +148,8 @@ class WriteBehind:
         """The progress of the batch under way."""
         batch = self._batch
         if batch is None:
-            return Working(Phase.WRITE)
-        return Working(Phase.WRITE, batch.entities, batch.entities + len(batch.queue) if batch.exhausted else 0)
+            return Working(WorkPhase.WRITE)
+        return Working(WorkPhase.WRITE, batch.entities, batch.entities + len(batch.queue) if batch.exhausted else 0)
 
     @property
     def reached(self) -> EpochOffset:
@@ -186,7 +186,7 @@ class WriteBehind:
         self._rests &= not isinstance(event, TimerExpired)
         effects: list[WriteEffect] = []
         match event:
-            case MultiEnded() | Refused() | MarkRead() | Repaired():
+            case MultiEnded() | MultiRefused() | MarkRead() | Repaired():
                 effects += self._answered(event)
             case Opened():
                 self._open(event)
@@ -210,14 +210,14 @@ class WriteBehind:
         """A reconcile has made progress: its time does not count against the bound."""
         self._backlog.clock.rest(now_ms)
 
-    def _answered(self, event: MultiEnded | Refused | MarkRead | Repaired) -> list[WriteEffect]:
+    def _answered(self, event: MultiEnded | MultiRefused | MarkRead | Repaired) -> list[WriteEffect]:
         if event.number != self._awaited:
             return []
         self._awaited = None
         match event:
             case MultiEnded(_, outcome):
                 return self._ended(outcome)
-            case Refused(_, reason):
+            case MultiRefused(_, reason):
                 return self._stop(fenced=False, reason=reason)
             case MarkRead():
                 return self._mark_read(event)
@@ -256,7 +256,7 @@ class WriteBehind:
         self._too_large.compare()
 
     def _resume(self, event: Resumed) -> None:
-        self._in_sync, self._comparison = True, Comparison(event.number)
+        self._in_sync, self._comparison = True, TakeoverComparison(event.number)
         self._begin(EntityBatch(at_of(event.image), event.image, unread=event.entities), event.image)
 
     def _begin(self, batch: EntityBatch, image: MetadataImage) -> None:
@@ -267,7 +267,7 @@ class WriteBehind:
         self._changes = []
         self._backlog.taken()
 
-    def _doubt(self, comparison: Comparison, event: ReconcileWrites) -> list[WriteEffect]:
+    def _doubt(self, comparison: TakeoverComparison, event: ReconcileWrites) -> list[WriteEffect]:
         """Take findings of the comparison. They may come from changes since it began, so they are read again at its
         end."""
         differs = comparison.heard(event)
@@ -317,7 +317,7 @@ class WriteBehind:
             return [*self._end(batch), *self._advance(now_ms)]
         return self._send_next(batch)
 
-    def _conclude(self, comparison: Comparison, now_ms: int) -> list[WriteEffect]:
+    def _conclude(self, comparison: TakeoverComparison, now_ms: int) -> list[WriteEffect]:
         """Everything was compared, and no batch is under way: read the doubts again."""
         if are_too_many(self._written, comparison.doubts):
             return self._stop(fenced=False, reason=TOO_MANY)

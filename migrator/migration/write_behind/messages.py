@@ -85,7 +85,7 @@ class MultiEnded:
 
 
 @value
-class Refused:
+class MultiRefused:
     """ZooKeeper refuses the multi for a reason that no repair can mend."""
 
     number: int
@@ -129,7 +129,7 @@ WriteEvent = (
     | Resumed
     | ReconcileWrites
     | MultiEnded
-    | Refused
+    | MultiRefused
     | MarkRead
     | Repaired
     | TimerExpired

@@ -15,7 +15,7 @@ POINTS_MAX = 240
 
 
 @value
-class Mark:
+class PlotPoint:
     """A place in a plot, in percent from the left and from the top."""
 
     x: float
@@ -27,7 +27,7 @@ class Series:
     """A number over time. It keeps its value until the next point, so ``lines`` are steps; None makes a gap. ``most``
     is the largest number, and ``most_at`` its time, as ``first`` and ``last`` in words."""
 
-    lines: tuple[tuple[Mark, Mark], ...]
+    lines: tuple[tuple[PlotPoint, PlotPoint], ...]
     most: int
     most_at: str
     latest: int
@@ -51,11 +51,11 @@ def series(points: Sequence[tuple[int, int | None]], points_max: int = POINTS_MA
     shown = thinned(points, points_max, lambda point: -1 if point[1] is None else point[1])
     begin, end = points[0][0], points[-1][0]
 
-    def mark(time_ms: int, number: int) -> Mark:
+    def mark(time_ms: int, number: int) -> PlotPoint:
         across = (time_ms - begin) / max(end - begin, 1)
-        return Mark(round(100 * across, 2), round(100 * (1 - number / max(worst[1], 1)), 2))
+        return PlotPoint(round(100 * across, 2), round(100 * (1 - number / max(worst[1], 1)), 2))
 
-    def steps() -> Iterator[tuple[Mark, Mark]]:
+    def steps() -> Iterator[tuple[PlotPoint, PlotPoint]]:
         for (time_ms, number), (later_ms, after) in pairwise([*shown, (end, None)]):
             if number is None:
                 continue

@@ -47,12 +47,12 @@ from migrator.rollout.plan.steps import Act, Job, Phase, Step
 from migrator.rollout.ports import (
     ExecutorError,
     FileChangedError,
+    HostUnreachableError,
     LockedError,
     Observation,
     Output,
     PlaceAwayError,
     QuorumAwayError,
-    UnreachableError,
 )
 from migrator.values import value
 
@@ -181,7 +181,7 @@ OWN_WORDS = (
 )
 """Errors whose sentences have only this program's words and names, so the journal may keep them."""
 KINDS: Mapping[type[OperatorError], str] = {
-    UnreachableError: "the host was not reached, or the connection broke",
+    HostUnreachableError: "the host was not reached, or the connection broke",
     ExecutorError: "a command on the node's host failed, or did not end in time",
     LockedError: "another rollout has the lock",
 }

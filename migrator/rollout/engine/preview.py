@@ -77,7 +77,7 @@ class StepPreview:
 
 
 @value
-class Facts:
+class PreviewFacts:
     """What a preview is made from. ``texts``: property files by node. ``running``: incarnations by node. ``earlier``:
     by node and mode, the file as this rollout found it in that mode. ``stock``: files of Kafka's controllers by node,
     those that exist already."""
@@ -89,7 +89,7 @@ class Facts:
     stock: Mapping[str, str]
 
 
-async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress) -> Facts:
+async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress) -> PreviewFacts:
     """Look at everything that the steps need.
 
     :raises OperatorError: a host cannot be reached, or a file cannot be read.
@@ -108,7 +108,7 @@ async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress)
     kept = await at_once(lambda it: earlier_of(executor, *it, progress.rollout, texts[it[0].name]), changed)
     successors = tuple(parts.inventory.controllers.stock.values())
     theirs = await at_once(lambda node: executor.read(node, node.properties), successors)
-    return Facts(
+    return PreviewFacts(
         await parts.observer.observe(partitions=False),
         texts,
         {node.name: runs for node, runs in zip(nodes, running, strict=True) if runs is not None},
@@ -127,13 +127,13 @@ class _Later:
     touched: set[str]
 
 
-def preview(parts: RolloutParts, steps: Sequence[Step], progress: Progress, facts: Facts) -> list[StepPreview]:
+def preview(parts: RolloutParts, steps: Sequence[Step], progress: Progress, facts: PreviewFacts) -> list[StepPreview]:
     """All steps, in the order in which they are taken, as it looks now."""
     later = _Later(dict(facts.texts), dict(facts.running), set())
     return [_preview(parts, step, progress, facts, later) for step in in_order(steps, progress, facts.seen)]
 
 
-def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, later: _Later) -> StepPreview:
+def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: PreviewFacts, later: _Later) -> StepPreview:
     known, node = progress.of(step.name), step.node
     if known.finished:
         return StepPreview(step, StepState.DONE)
@@ -160,7 +160,7 @@ def _preview(parts: RolloutParts, step: Step, progress: Progress, facts: Facts, 
 
 
 def _found(
-    parts: RolloutParts, step: Step, node: Node, known: StepProgress, facts: Facts, later: _Later
+    parts: RolloutParts, step: Step, node: Node, known: StepProgress, facts: PreviewFacts, later: _Later
 ) -> frozenset[Act]:
     """The acts that will not be needed, because of the process that will be running, or not running, by then."""
     runs = decisions.comparable(known, later.running.get(node.name), parts.inventory.words_for(node))
@@ -190,7 +190,7 @@ def _mode(step: Step, texts: Mapping[str, str]) -> FileMode | None:
 
 
 def _edited(
-    parts: RolloutParts, step: Step, node: Node, facts: Facts, texts: dict[str, str], release_version: str
+    parts: RolloutParts, step: Step, node: Node, facts: PreviewFacts, texts: dict[str, str], release_version: str
 ) -> tuple[str, tuple[str, ...]]:
     """Path and changes of the step's file; ``texts`` gets the new text."""
     before, release = texts[node.name], parts.inventory.handover

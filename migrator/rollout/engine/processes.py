@@ -13,7 +13,7 @@ from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import FileMode
 from migrator.rollout.plan.phases import program_of
 from migrator.rollout.plan.steps import Step
-from migrator.rollout.ports import ExecutorError, Observation, UnreachableError
+from migrator.rollout.ports import ExecutorError, HostUnreachableError, Observation
 from migrator.seeing.controllers import ControllerProgram
 
 IN_ZOOKEEPER = (FileMode.BROKER_MIGRATING, FileMode.BROKER_ZOOKEEPER)
@@ -118,7 +118,7 @@ class Processes:
         while True:
             try:
                 await self._parts.executor.start(node)
-            except UnreachableError as error:
+            except HostUnreachableError as error:
                 if clock.monotonic_ms() >= deadline:
                     raise
                 self._parts.tell(f"{step.name}: {error}. Tries again")

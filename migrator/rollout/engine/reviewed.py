@@ -18,7 +18,7 @@ from migrator.config.properties import encoded
 from migrator.errors import OperatorError
 from migrator.log.files import write_durably
 from migrator.observe.printable import json_text, printable
-from migrator.rollout.engine.preview import Facts, StepPreview, StepState
+from migrator.rollout.engine.preview import PreviewFacts, StepPreview, StepState
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal.progress import Progress
 from migrator.rollout.parts import RolloutParts
@@ -99,7 +99,12 @@ def read_reviewed(state: Path, plan: str) -> tuple[dict[str, Any], list[str]] | 
 
 
 def document(
-    parts: RolloutParts, direction: Direction, canary: str, shown: Sequence[StepPreview], facts: Facts, level: str
+    parts: RolloutParts,
+    direction: Direction,
+    canary: str,
+    shown: Sequence[StepPreview],
+    facts: PreviewFacts,
+    level: str,
 ) -> dict[str, Any]:
     """
     :param level: the metadata.version of the controllers; "" unknown.
@@ -199,7 +204,7 @@ def _unusable(what: str, path: Path) -> OperatorError:
     return OperatorError(what, where=str(path), remedy="Make it anew: 'migrator rollout plan --out FILE'")
 
 
-def known_files(progress: Progress, plan: str, facts: Facts) -> set[str]:
+def known_files(progress: Progress, plan: str, facts: PreviewFacts) -> set[str]:
     """The nodes whose files the journal answers for: the rollout under way does this plan, and it has written, or last
     seen, these files as they are now.
 

@@ -14,7 +14,7 @@ from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal.journal import Entry
 from migrator.rollout.journal.looks import ShutGate
 from migrator.rollout.journal.progress import progress_of
-from migrator.rollout.journal.summary import Failure, Forecast, counted, failure_of, forecast_of, of_last
+from migrator.rollout.journal.summary import LastFailure, RehearsedTimes, counted, failure_of, forecast_of, of_last
 from migrator.rollout.plan.plan import plan
 from migrator.rollout.plan.steps import Direction, Step
 from migrator.rollout.ports import BrokerMode, BrokerSeen, LockHolder, Observation
@@ -39,8 +39,8 @@ class Standing:
     steps: int
     step: Step | None
     soaked_seconds: int
-    failure: Failure | None
-    forecast: Forecast | None
+    failure: LastFailure | None
+    forecast: RehearsedTimes | None
     seen: Observation | None
     holder: LockHolder | None
     trouble: str

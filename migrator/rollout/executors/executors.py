@@ -44,12 +44,12 @@ from migrator.rollout.plan.modes import digest
 from migrator.rollout.ports import (
     ExecutorError,
     FileChangedError,
+    HostUnreachableError,
     NotRegularError,
     Output,
     PlaceAwayError,
     PlaceSeen,
     Trial,
-    UnreachableError,
 )
 
 READ_MAX = 1 << 20
@@ -396,7 +396,7 @@ class NodeExecutor:
             ) from error
         if ended.exit_code == UNREACHABLE.get(program):
             what = f"{program} did not reach the host, or lost the connection: {_said(ended)}"
-            raise UnreachableError(what, where=_where(node), remedy="See that this machine reaches the host")
+            raise HostUnreachableError(what, where=_where(node), remedy="See that this machine reaches the host")
         return ended
 
     def _raise_unless_done(self, node: Node, action: str, ended: Ended, path: str) -> None:

@@ -22,7 +22,7 @@ from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.jobs import directories_of
 from migrator.rollout.plan.modes import changes_shown, digest_shown, parsed
-from migrator.rollout.ports import ExecutorError, Output, UnreachableError
+from migrator.rollout.ports import ExecutorError, HostUnreachableError, Output
 
 VERDICTS, OUTPUTS, CHANGES, SUMS = "verdicts", "outputs", "changes", "SHA256SUMS"
 ZOOKEEPER = "zookeeper.jsonl"
@@ -151,7 +151,7 @@ async def _keep_metadata(parts: RolloutParts, node: Node, directory: Path) -> No
         try:
             if not await _fetch(parts, node, str(log / name), directory / name):
                 _tell_missing(parts, node, name, "it is not there any more")
-        except UnreachableError as error:
+        except HostUnreachableError as error:
             _tell_missing(parts, node, f"{name}, and what comes behind it", error.what)
             return
         except ExecutorError as error:
@@ -161,7 +161,7 @@ async def _keep_metadata(parts: RolloutParts, node: Node, directory: Path) -> No
 async def _fetch(parts: RolloutParts, node: Node, path: str, file: Path) -> bool:
     """Fetch a file, which may take long; try again when the connection breaks."""
     for _ in range(TRIES - 1):
-        with suppress(UnreachableError):
+        with suppress(HostUnreachableError):
             return await parts.executor.fetch(node, path, file, seconds=parts.inventory.times.command)
     return await parts.executor.fetch(node, path, file, seconds=parts.inventory.times.command)
 

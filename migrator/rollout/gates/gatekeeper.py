@@ -11,7 +11,7 @@ from migrator.errors import OperatorError
 from migrator.rollout.files.property_files import text_of
 from migrator.rollout.gates.excuses import Baseline, as_judged, by_brokers, excused, healed
 from migrator.rollout.gates.gates import SEE_BROKER, SEE_CONTROLLER, judge, unseen
-from migrator.rollout.gates.lifelines import Lifelines, Patience
+from migrator.rollout.gates.lifelines import Lifelines, WaitTeller
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.looks import look_at
 from migrator.rollout.nodes import Node
@@ -158,7 +158,7 @@ class Gatekeeper:
 
     async def _until_open(
         self,
-        patience: Patience,
+        patience: WaitTeller,
         asked: GatesNow,
         step: str,
         is_over: Callable[[Observation], Awaitable[bool]],
@@ -201,15 +201,15 @@ class Gatekeeper:
             seen = None
 
     @contextmanager
-    def patience(self, step: str) -> Iterator[Patience]:
+    def patience(self, step: str) -> Iterator[WaitTeller]:
         """The patience for a wait that begins now and lasts as long as a gate may stay shut."""
         limit_ms, silences = int(self._parts.inventory.times.gate * 1000), self._parts.silences
         try:
-            yield Patience(step, self._parts.tell, silences.draws, self._parts.clock.monotonic_ms(), limit_ms)
+            yield WaitTeller(step, self._parts.tell, silences.draws, self._parts.clock.monotonic_ms(), limit_ms)
         finally:
             silences.hides()
 
-    async def sleep(self, patience: Patience) -> None:
+    async def sleep(self, patience: WaitTeller) -> None:
         """Wait for the next look, and tell meanwhile that this waits."""
         clock = self._parts.clock
         end_ms = clock.monotonic_ms() + self._parts.inventory.times.poll * 1000
@@ -279,7 +279,7 @@ class Gatekeeper:
         with self.patience(step) as patience:
             await self._until_gone(patience, node, step)
 
-    async def _until_gone(self, patience: Patience, node: Node, step: str) -> None:
+    async def _until_gone(self, patience: WaitTeller, node: Node, step: str) -> None:
         clock, times = self._parts.clock, self._parts.inventory.times
         began_ms = clock.monotonic_ms()
         own_ms = await self._own_session_ms(node)

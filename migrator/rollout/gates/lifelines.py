@@ -61,7 +61,7 @@ class Lifelines:
         return now_ms - since_ms >= (1 if known.shown else SHOWS_MS)
 
 
-class Patience:
+class WaitTeller:
     """Tells for whom a gate waits: when that changes, and otherwise every `SAY_MS`; on a terminal, at each look.
 
     :param step: the name of the step that waits.

@@ -19,7 +19,7 @@ ENDS = (Event.DONE, Event.FOUND, Event.PASSED)
 
 
 @value
-class Forecast:
+class RehearsedTimes:
     """The rehearsal's forecast: seconds until both sides are written, and the error of that."""
 
     seconds: int
@@ -30,7 +30,7 @@ class Forecast:
 
 
 @value
-class Verdict:
+class LastEqual:
     """The last comparison that found both sides equal. ``rows``: how many it compared; None unknown."""
 
     time_ms: int
@@ -45,7 +45,7 @@ class Verdict:
 
 
 @value
-class Durations:
+class TimeSpent:
     """All times are in seconds. ``restarts``: the time of nodes that stop, start and come back. ``own``: the rest of
     the same steps."""
 
@@ -62,7 +62,7 @@ class Durations:
 
 
 @value
-class Failure:
+class LastFailure:
     """The last failure, unless the rollout has gone on since."""
 
     step: str
@@ -96,36 +96,38 @@ def has_changed_something(entries: Sequence[Entry]) -> bool:
     )
 
 
-def forecast_of(entries: Sequence[Entry]) -> Forecast | None:
+def forecast_of(entries: Sequence[Entry]) -> RehearsedTimes | None:
     """The forecast of the last rehearsal; None without one."""
     for entry in reversed(entries):
         if "forecast_seconds" in entry.details:
-            return Forecast(int(entry.details["forecast_seconds"] or 0), int(entry.details.get("forecast_error") or 0))
+            return RehearsedTimes(
+                int(entry.details["forecast_seconds"] or 0), int(entry.details.get("forecast_error") or 0)
+            )
     return None
 
 
-def verdict_of(entries: Sequence[Entry]) -> Verdict | None:
+def verdict_of(entries: Sequence[Entry]) -> LastEqual | None:
     """The last comparison in the journal that found both sides equal; None without one."""
     for entry in reversed(entries):
         is_job = entry.event is Event.DONE and entry.details.get("job") == Job.VERIFY.value
         if is_job or entry.event is Event.VERIFIED:
             rows = entry.details.get("rows")
-            return Verdict(entry.time_ms, rows if isinstance(rows, int) else None)
+            return LastEqual(entry.time_ms, rows if isinstance(rows, int) else None)
     return None
 
 
-def failure_of(entries: Sequence[Entry]) -> Failure | None:
+def failure_of(entries: Sequence[Entry]) -> LastFailure | None:
     """Why the last command of the rollout ended."""
     last = next((entry for entry in reversed(entries) if entry.event is not Event.RESUMED), None)
     if last is None or last.event is not Event.FAILED:
         return None
     details = last.details
-    return Failure(
+    return LastFailure(
         last.step, last.act, *(str(details.get(key) or "") for key in ("error", "where", "what", "remedy", "output"))
     )
 
 
-def durations_of(entries: Sequence[Entry], steps: Sequence[Step]) -> Durations:
+def durations_of(entries: Sequence[Entry], steps: Sequence[Step]) -> TimeSpent:
     """The durations of all steps that restarted, started or stopped a process. Time that a person took does not count:
     between two commands, and before an answer. Wrong when the time of day has jumped."""
     touching = {step.name for step in steps if any(act in TOUCHES for act in step.acts)}
@@ -137,7 +139,7 @@ def durations_of(entries: Sequence[Entry], steps: Sequence[Step]) -> Durations:
         ends = [entry.time_ms for entry in lines if entry.act in (*TOUCHES, Act.CHECK_AFTER) and entry.event in ENDS]
         restarts += max(0, max(ends, default=begun) - begun)
         total += max(0, lines[-1].time_ms - lines[0].time_ms)
-    return Durations(restarts / 1000, max(0, total - restarts) / 1000)
+    return TimeSpent(restarts / 1000, max(0, total - restarts) / 1000)
 
 
 def without_controller(entries: Sequence[Entry]) -> float | None:

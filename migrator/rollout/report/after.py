@@ -17,8 +17,8 @@ from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.journal.summary import (
     ENDS,
     TOUCHES,
-    Durations,
-    Forecast,
+    RehearsedTimes,
+    TimeSpent,
     by_step,
     durations_of,
     failure_of,
@@ -61,7 +61,7 @@ class Order:
 
 
 @value
-class Wait:
+class ShutGateLine:
     """A gate that was shut. ``seconds`` may be too small by the time between two looks."""
 
     step: str
@@ -89,7 +89,7 @@ class StepLine:
 
 
 @value
-class Verdict:
+class ComparisonLine:
     """``what``: preflight, rehearse or verify. ``rows``: the number of compared rows; None if unknown."""
 
     time_ms: int
@@ -100,7 +100,7 @@ class Verdict:
 
 
 @value
-class Trouble:
+class FailureLine:
     """A failure, with what was to be done about it."""
 
     time_ms: int
@@ -141,23 +141,23 @@ class After:
     began_ms: int
     ended_ms: int
     span_seconds: float
-    durations: Durations
-    forecast: Forecast | None
+    durations: TimeSpent
+    forecast: RehearsedTimes | None
     measured_seconds: float | None
     silent_seconds: float | None
     without_controller: float | None
     orders: tuple[Order, ...]
     steps: tuple[StepLine, ...]
-    waits: tuple[Wait, ...]
-    verdicts: tuple[Verdict, ...]
-    troubles: tuple[Trouble, ...]
+    waits: tuple[ShutGateLine, ...]
+    verdicts: tuple[ComparisonLine, ...]
+    troubles: tuple[FailureLine, ...]
     files: tuple[FileChange, ...]
     looks: tuple[Look, ...]
     left_out: Mapping[str, str]
     baseline: tuple[str, ...]
 
     @property
-    def longest_wait(self) -> Wait | None:
+    def longest_wait(self) -> ShutGateLine | None:
         return max(self.waits, key=lambda wait: wait.seconds, default=None)
 
     def as_json(self) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def _active(entries: Sequence[Entry]) -> dict[int, float]:
     return {each.number: max(0, each.time_ms - begin) / 1000 for each in without_people(entries)}
 
 
-def _waits(looks: Sequence[Look], entries: Sequence[Entry]) -> Iterator[Wait]:
+def _waits(looks: Sequence[Look], entries: Sequence[Entry]) -> Iterator[ShutGateLine]:
     """The waits of each step for shut gates. An open gate ends a wait, and so does the end of the command."""
     ends = [each.time_ms for each in entries if each.event in (Event.FAILED, Event.PAUSED, Event.RESUMED)]
     begun: Look | None = None
@@ -223,12 +223,12 @@ def _waits(looks: Sequence[Look], entries: Sequence[Entry]) -> Iterator[Wait]:
         if goes_on and stopped is None:
             continue
         end = stopped or (look if later is None else later).time_ms
-        yield Wait(begun.step, begun.time_ms, max(0, end - begun.time_ms) / 1000, begun.waits)
+        yield ShutGateLine(begun.step, begun.time_ms, max(0, end - begun.time_ms) / 1000, begun.waits)
         begun = None
 
 
 def _steps(
-    inventory: Inventory, entries: Sequence[Entry], active: Mapping[int, float], waits: Sequence[Wait]
+    inventory: Inventory, entries: Sequence[Entry], active: Mapping[int, float], waits: Sequence[ShutGateLine]
 ) -> Iterator[StepLine]:
     why = {step.name: step.rules.why for way in Direction for step in plan(inventory, way)}
     lines: dict[str, list[Entry]] = {}
@@ -313,27 +313,29 @@ def _ended(later: Sequence[Entry]) -> str:
     return NO_WORD
 
 
-def _verdicts(entries: Sequence[Entry]) -> Iterator[Verdict]:
+def _verdicts(entries: Sequence[Entry]) -> Iterator[ComparisonLine]:
     for entry in entries:
         job = Job.VERIFY.value if entry.event is Event.VERIFIED else entry.details.get("job")
         rows = entry.details.get("rows")
         if entry.event not in (Event.DONE, Event.VERIFIED):
             continue
         if job in RESULTS:
-            yield Verdict(
+            yield ComparisonLine(
                 entry.time_ms, entry.step, str(job), RESULTS[str(job)], rows if isinstance(rows, int) else None
             )
         elif job == Job.REHEARSE.value:
             forecast = forecast_of([entry])
-            yield Verdict(entry.time_ms, entry.step, "rehearse", "fine" if forecast is None else f"fine; {forecast}")
+            yield ComparisonLine(
+                entry.time_ms, entry.step, "rehearse", "fine" if forecast is None else f"fine; {forecast}"
+            )
 
 
-def _troubles(entries: Sequence[Entry]) -> Iterator[Trouble]:
+def _troubles(entries: Sequence[Entry]) -> Iterator[FailureLine]:
     for entry in entries:
         if entry.event is Event.FAILED:
             said = {name: str(entry.details.get(name) or "") for name in ("what", "error", "where", "remedy")}
             what = said["what"] or said["error"]
-            yield Trouble(entry.time_ms, entry.step, entry.act, what, said["where"], said["remedy"])
+            yield FailureLine(entry.time_ms, entry.step, entry.act, what, said["where"], said["remedy"])
 
 
 def _files(entries: Sequence[Entry], changes: Mapping[str, Mapping[str, Any]]) -> Iterator[FileChange]:

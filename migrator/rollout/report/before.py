@@ -10,7 +10,7 @@ import orjson
 from migrator.observe.printable import number_of
 from migrator.rollout.engine.preview import StepPreview, StepState
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
-from migrator.rollout.journal.summary import Forecast
+from migrator.rollout.journal.summary import RehearsedTimes
 from migrator.rollout.nodes import Role
 from migrator.rollout.plan.steps import STOPS, Direction
 from migrator.rollout.ports import Observation, Some
@@ -30,7 +30,7 @@ class Before:
     restarts: int
     gate_seconds: float
     soak_seconds: float
-    forecast: Forecast | None
+    forecast: RehearsedTimes | None
     risks: tuple[str, ...]
     steps: tuple[StepPreview, ...]
 
@@ -47,7 +47,7 @@ def before(
     zookeeper: str,
     shown: Sequence[StepPreview],
     seen: Observation,
-    forecast: Forecast | None,
+    forecast: RehearsedTimes | None,
     examined: Sequence[str] | None,
     *,
     lock_is_local: bool,

@@ -27,7 +27,7 @@ TONES = {"complete": "good", "failed": "bad"}
 
 
 @value
-class Table:
+class ReportTable:
     """``name``: the id of its heading. A cell of several texts has a line for each."""
 
     name: str
@@ -38,7 +38,7 @@ class Table:
 
 
 @value
-class Bar:
+class StepBar:
     """A step on the time line, as shares of the whole time."""
 
     step: StepLine
@@ -151,10 +151,10 @@ def _labelled(facts: After) -> dict[str, str]:
     }
 
 
-def _bars(facts: After) -> Iterator[Bar]:
+def _bars(facts: After) -> Iterator[StepBar]:
     whole = max(facts.span_seconds, 0.001)
     for step in facts.steps:
-        yield Bar(step, round(step.start / whole, 4), round(step.seconds / whole, 4))
+        yield StepBar(step, round(step.start / whole, 4), round(step.seconds / whole, 4))
 
 
 def _charts(looks: Sequence[Look]) -> Iterator[Chart]:
@@ -168,29 +168,29 @@ def _charts(looks: Sequence[Look]) -> Iterator[Chart]:
             yield Chart(name, title, what, line)
 
 
-def _tables(facts: After) -> Iterator[Table]:
-    yield Table(
+def _tables(facts: After) -> Iterator[ReportTable]:
+    yield ReportTable(
         "orders",
         "Who ordered what",
         "Each command of the rollout, and each answer to a question.",
         ("time", "who", "command", "ended"),
         tuple(map(_ordered, facts.orders)),
     )
-    yield Table(
+    yield ReportTable(
         "waits",
         "What stood still, and why",
         "Gates that were seen shut. Looks are some seconds apart, so a wait may have lasted a little longer.",
         ("time", "step", "for", "waited for"),
         tuple((utc(each.began_ms), each.step, duration(each.seconds), each.why) for each in facts.waits),
     )
-    yield Table(
+    yield ReportTable(
         "failures",
         "Failures",
         "Each of them stopped the rollout; the next command went on from there.",
         ("time", "step", "what", "where", "remedy"),
         tuple((utc(each.time_ms), each.step, each.what, each.where, each.remedy or SEE) for each in facts.troubles),
     )
-    yield Table(
+    yield ReportTable(
         "verdicts",
         "Verdicts",
         "Each examination that was made, and its result.",
@@ -200,14 +200,14 @@ def _tables(facts: After) -> Iterator[Table]:
             for each in facts.verdicts
         ),
     )
-    yield Table(
+    yield ReportTable(
         "metadata",
         "Metadata of the controllers",
         "The leader compares the digest of its metadata with those of the other controllers, at one offset.",
         ("time", "offset", "same as the leader", "different", "did not tell"),
         tuple(_images(facts.looks)),
     )
-    yield Table(
+    yield ReportTable(
         "files",
         "Property files",
         "Values that may be secrets are hidden. The digests (SHA-256, shortened) leave them out.",
@@ -216,7 +216,7 @@ def _tables(facts: After) -> Iterator[Table]:
             (each.step, _place(each.node, each.host, each.file), each.changes, _digests(each)) for each in facts.files
         ),
     )
-    yield Table(
+    yield ReportTable(
         "left-out",
         "Left out",
         "Nodes that are gone for good, as the operator said; and partitions that had replicas out of sync before.",
@@ -259,8 +259,8 @@ def _images(looks: Sequence[Look]) -> Iterator[tuple[Cell, ...]]:
     yield from found.values()
 
 
-def _planned(shown: Sequence[StepPreview]) -> Table:
-    return Table(
+def _planned(shown: Sequence[StepPreview]) -> ReportTable:
+    return ReportTable(
         "steps",
         "Steps",
         "In this order. Each step waits for its gates, before it and after it.",

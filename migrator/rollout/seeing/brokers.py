@@ -72,7 +72,7 @@ class BrokerAnswer:
     dynamic_map: str = ""
 
 
-class State(NamedTuple):
+class PartitionSeen(NamedTuple):
     """The state of one partition; ``leader`` is below 0 without one."""
 
     topic: str
@@ -176,7 +176,7 @@ async def _listed(connection: KafkaConnection, reassigning: Some, *, placed: boo
     return PartitionList(frame, offset, placed, reassigning, tuple(topics))
 
 
-def partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> Iterator[State]:
+def partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> Iterator[PartitionSeen]:
     """The partitions in a Metadata response without a leader or with replicas out of sync; all, where ``placed``.
 
     Read by hand: the generic decoder takes about ten times as long, and a cluster may have millions of partitions.
@@ -189,7 +189,7 @@ def partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> Ite
         raise PeerError(f"the list of partitions is malformed: {error}") from error
 
 
-def _partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> Iterator[State]:
+def _partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> Iterator[PartitionSeen]:
     topics, at = _topics_at(frame, offset)
     for _ in range(topics):
         begin = at + 2
@@ -205,7 +205,7 @@ def _partitions_in(frame: bytes | bytearray, offset: int, *, placed: bool) -> It
             at += 4 + 4 * max(INT32.unpack_from(frame, at)[0], 0)
             if placed or leader < 0 or in_sync < replicas:
                 ids = _ids(frame, first, replicas), _ids(frame, second, in_sync)
-                yield State(name.decode(), number, leader, *ids)
+                yield PartitionSeen(name.decode(), number, leader, *ids)
     if at > len(frame):
         raise struct.error("it ends too early")
 

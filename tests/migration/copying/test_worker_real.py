@@ -18,7 +18,7 @@ from migrator.migration.copying.reading import CopyBatch, CopyEnd, Decoded
 from migrator.migration.copying.worker import CompareTask, CopyTask, DecodeTask, Task, Tools, Worker, ignore, results
 from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
-from migrator.migration.machine.progress import Phase, Working
+from migrator.migration.machine.progress import Working, WorkPhase
 from migrator.migration.machine.states import State
 from migrator.migration.machine.volatile_state import STALL_MS
 from migrator.migration.translate.reconcile import reconcile
@@ -172,10 +172,10 @@ async def test_every_phase_of_a_comparison_says_how_far_it_is(
     async with Worker(task, tools) as worker:
         assert [message async for message in worker.messages(take_in)] == [ReconcileEnd(None)]
     assert driver.state() is State.RECONCILING
-    assert len([working for working in heard if working.phase is Phase.LOAD]) > len(values)
+    assert len([working for working in heard if working.phase is WorkPhase.LOAD]) > len(values)
     last = heard[-1]
-    assert (last.phase, last.done, last.of) == (Phase.COMPARE, len(image.topics.by_id), len(image.topics.by_id))
-    assert [working.phase for working in heard] == sorted((each.phase for each in heard), key=list(Phase).index)
+    assert (last.phase, last.done, last.of) == (WorkPhase.COMPARE, len(image.topics.by_id), len(image.topics.by_id))
+    assert [working.phase for working in heard] == sorted((each.phase for each in heard), key=list(WorkPhase).index)
 
 
 async def test_a_worker_reads_nothing_that_is_older_than_its_begin(

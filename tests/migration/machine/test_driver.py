@@ -12,7 +12,7 @@ from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.driver import MigrationDriver
 from migrator.migration.machine.guards import Standing
-from migrator.migration.machine.progress import Phase, Working
+from migrator.migration.machine.progress import Working, WorkPhase
 from migrator.migration.machine.readiness import ControllerSignals, Gap, Surroundings, ZooKeeperBrokers
 from migrator.migration.machine.states import PublicState, State
 from migrator.migration.machine.volatile_state import BACKOFF_MAX_MS, SETTLE_MS, STALL_MS, Identity
@@ -240,7 +240,7 @@ def test_a_copy_without_progress_is_given_up_and_one_with_progress_is_not() -> N
     ticket = run.asked(ef.StartCopy).ticket
     for step in range(1, 10):
         run.now += STALL_MS - 1000
-        run(ev.WorkProgressed(ticket, Working(Phase.COPY, step * 1000, 20_000))).wait()
+        run(ev.WorkProgressed(ticket, Working(WorkPhase.COPY, step * 1000, 20_000))).wait()
         assert run.state() is State.COPYING
     assert run.wait_for(ef.AbortTransaction)
     assert run.state() is State.ABORTING
@@ -308,7 +308,7 @@ def test_why_a_reconcile_failed_is_told_until_it_is_tried_again() -> None:
     run(ev.WriteBehindFailed(5, fenced=False, reason="NO_AUTH on /config/topics/a"))
     failed = run.asked(ef.Reconcile).ticket
     run(ev.ReconcileFailed(failed, "NO_AUTH on /config/topics/a"))
-    run(ev.WorkProgressed(failed, Working(Phase.WRITE)))
+    run(ev.WorkProgressed(failed, Working(WorkPhase.WRITE)))
     assert "NO_AUTH on /config/topics/a" in run.why
 
 

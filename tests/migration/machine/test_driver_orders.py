@@ -101,7 +101,7 @@ def test_finish_hands_over_while_zookeeper_brokers_are_registered() -> None:
     run = Run(ZkMigrationState.MIGRATION, enabled=False)
     inputs = FinishInputs({3001: False, 3002: True}, (0, 1), caught_up=(3002,))
     run(ev.VotersAsked(run.asked(ef.AskVoters).ticket, inputs))
-    assert run.asked(ef.HandOver).successor == 3002
+    assert run.asked(ef.TransferLeadership).successor == 3002
 
 
 def test_a_finished_cluster_does_nothing_and_cannot_go_back() -> None:
@@ -124,7 +124,7 @@ def test_a_leader_without_the_flag_says_so_before_the_copy_and_lets_one_lead_tha
     assert (run.state(), "controller 3001" in run.why) == (State.TURNED_OFF, True)
     asked = run.wait_for(ef.AskVoters)
     run(ev.VotersAsked(asked.ticket, FinishInputs({3001: False, 3002: True}, (), caught_up=(3002,))))
-    assert run.asked(ef.HandOver).successor == 3002
+    assert run.asked(ef.TransferLeadership).successor == 3002
     run.wait_for(ef.AskVoters)
     assert run.state() is State.TURNED_OFF, "3002 did not take over"
 

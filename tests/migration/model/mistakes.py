@@ -20,7 +20,7 @@ from migrator.migration.machine.transitions import Finding, Trigger
 from migrator.migration.machine.volatile_state import VolatileState
 from migrator.migration.write_behind import core as write_behind
 from migrator.migration.write_behind import messages, multis
-from migrator.migration.write_behind.comparison import Comparison
+from migrator.migration.write_behind.comparison import TakeoverComparison
 from migrator.migration.write_behind.core import WriteBehind
 from migrator.migration.write_behind.lag import at_of
 from migrator.migration.write_behind.multis import Flight
@@ -151,8 +151,8 @@ def remove_before_everything_was_compared(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_every_difference_for_a_change_meanwhile(patch: pytest.MonkeyPatch) -> None:
-    real = Comparison.heard
-    patch.setattr(Comparison, "heard", lambda self, event: real(self, replace(event, writes=())))
+    real = TakeoverComparison.heard
+    patch.setattr(TakeoverComparison, "heard", lambda self, event: real(self, replace(event, writes=())))
 
 
 def inform_before_everything_was_compared(patch: pytest.MonkeyPatch) -> None:

@@ -390,7 +390,7 @@ class World(ModelCluster):
                 answer = ev.VotersAsked(ticket, FinishInputs(migrating, self.zk_brokers, others))
             case ef.AppendFinished() | ef.AppendReopened() | ef.AppendAdmitted():
                 answer = self._say(node, job)
-            case ef.HandOver(successor):
+            case ef.TransferLeadership(successor):
                 if node.epoch == self.epoch:
                     self.elect(successor)
         if answer is not None:

@@ -30,7 +30,7 @@ from migrator.migration.machine import effects as ef
 from migrator.migration.machine import events as ev
 from migrator.migration.machine.finish import FinishInputs
 from migrator.migration.machine.guards import MarkEvidence
-from migrator.migration.machine.progress import Phase, Working
+from migrator.migration.machine.progress import Working, WorkPhase
 from migrator.migration.machine.readiness import ControllerSignals
 from migrator.migration.machine.states import State
 from migrator.migration.machine.volatile_state import Identity
@@ -233,7 +233,7 @@ class FakeWorker:
         self.task = task
 
     async def messages(self, on_progress: OnProgress = ignore) -> AsyncIterator[Message]:
-        on_progress(Working(Phase.LOAD))
+        on_progress(Working(WorkPhase.LOAD))
         for message in self.results():
             await asyncio.sleep(0)
             yield message

@@ -164,7 +164,7 @@ def test_no_permission_is_said_with_the_path() -> None:
 def test_a_refusal_stops_until_the_next_reconcile() -> None:
     rig = Rig({"a": "1"}).open()
     rig.core.step(messages.Published(delta(rig.image, image_of({"a": "2"}, 101, EPOCH))), 0)
-    (stop,) = rig.core.step(messages.Refused(rig.core._number, "quota exceeded"), 0)
+    (stop,) = rig.core.step(messages.MultiRefused(rig.core._number, "quota exceeded"), 0)
     assert stop == messages.Stopped(fenced=False, reason="quota exceeded")
 
 

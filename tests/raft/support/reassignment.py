@@ -12,8 +12,8 @@ from itertools import combinations_with_replacement, product
 from migrator.raft.planner import (
     Add,
     ClearTarget,
-    HandOver,
     Idle,
+    LetAnotherLead,
     PlannerView,
     Remove,
     RemoveSelf,
@@ -110,7 +110,7 @@ class Reassignment:
             case RemoveSelf():
                 check_leaving(before)
                 return self._appended((before.own,), ())
-            case HandOver(successor):
+            case LetAnotherLead(successor):
                 check_successor(before, successor)
                 return replace(before, own=before.voters.key(successor))
             case ClearTarget():

@@ -21,7 +21,7 @@ from migrator.wire.schemas import (
     request_type,
     response_type,
 )
-from migrator.wire.shapes import Shape, shapes_of
+from migrator.wire.shapes import FieldShape, shapes_of
 
 
 def every_message_type() -> Iterator[Any]:
@@ -54,7 +54,7 @@ def damaged_frame(source: random.Random) -> bytes:
     return struct.pack(">i", size) + raw
 
 
-def _field(shape: Shape, source: random.Random) -> Any:
+def _field(shape: FieldShape, source: random.Random) -> Any:
     # A null in a tagged field is its absence, and that only where it is the default.
     may_be_null = shape.nullable and (shape.tag is None or shape.kafka_type == "uuid")
     if may_be_null and source.random() < 0.3:
@@ -64,7 +64,7 @@ def _field(shape: Shape, source: random.Random) -> Any:
     return _element(shape, source)
 
 
-def _element(shape: Shape, source: random.Random) -> Any:
+def _element(shape: FieldShape, source: random.Random) -> Any:
     if shape.entity is not None:
         return random_message(shape.entity, source)
     return _PRIMITIVES[shape.kafka_type](source)
