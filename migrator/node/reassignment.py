@@ -68,16 +68,12 @@ time."""
 
 @value
 class ReassignmentStatus:
-    """``steps``: the remaining steps; ``waiting_for``: what the first of them lacks. Only the leader knows both.
-
-    ``idle_ms``: since the last step, or since this node began to lead with a target; 0 without one.
-    """
+    """``steps``: the remaining steps; ``waiting_for``: what the first of them lacks. Only the leader knows both."""
 
     target: Target | None
     replicas: tuple[Replica, ...]
     steps: tuple[Step, ...]
     waiting_for: Wait | None
-    idle_ms: int
 
 
 class VoterReassignment:
@@ -154,13 +150,13 @@ class VoterReassignment:
         """The status for descriptions of the quorum, on any node."""
         target = target_of(self._core.metadata.published)
         if self._core.quorum.role is not Role.LEADER:
-            return ReassignmentStatus(target, (), (), None, 0)
+            return ReassignmentStatus(target, (), (), None)
         view = await self._look()
         if target is None:
-            return ReassignmentStatus(target, view.replicas, (), None, 0)
+            return ReassignmentStatus(target, view.replicas, (), None)
         first = plan(view)
         waiting_for = first if isinstance(first, Wait) else self._wait
-        return ReassignmentStatus(target, view.replicas, outlook(view), waiting_for, self.idle_ms)
+        return ReassignmentStatus(target, view.replicas, outlook(view), waiting_for)
 
     def replicas(self) -> list[Replica]:
         """The other nodes that fetch, or have fetched, from this leader; none on other nodes."""

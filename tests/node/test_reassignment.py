@@ -72,11 +72,12 @@ async def test_a_plan_that_holds_says_why_and_goes_on_when_it_can(tmp_path: Path
         text = "Reassignment of voters waits: Controller 4 does not fetch from this leader."
         await until(lambda: text in cluster.noted(), "the reason in the journal")
         leader = await cluster.leader()
-        status = await cluster.plans[leader.quorum.leader_id or 0].status()
+        plan = cluster.plans[leader.quorum.leader_id or 0]
+        status = await plan.status()
         assert isinstance(status.waiting_for, Wait)
         assert status.waiting_for.reason == "Controller 4 does not fetch from this leader."
         assert status.target == wanted(1, 2, 4)
-        assert status.idle_ms > 0
+        assert plan.idle_ms > 0
         cluster.wires.cut.clear()
         await reached(cluster, 1, 2, 4)
 
