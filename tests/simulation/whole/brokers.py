@@ -40,6 +40,7 @@ class Broker:
         self.world = world
         self.broker_id = broker_id
         self._random = Random(f"broker {broker_id} {world.options.seed}")
+        self._name = f"broker {broker_id}"
         self._epoch: int | None = None
         self._view = EMPTY_IMAGE
         self.is_heard = False
@@ -92,7 +93,7 @@ class Broker:
             features=features,
             log_dirs=(self._new_id(),),
         )
-        await self.world.client.write(Write(request, claims))
+        await self.world.client.write(Write(request, claims), self._name)
 
     def _new_id(self) -> UUID:
         return UUID(bytes=self._random.randbytes(16))
@@ -106,7 +107,7 @@ class Broker:
             want_fence=False,
             want_shut_down=False,
         )
-        response = await self.world.client.ask_leader(request)
+        response = await self.world.client.ask_leader(request, self._name)
         self.is_heard = response is not None and response.error_code == ErrorCode.none
         if response is not None and not self.is_heard:
             self._epoch = None
@@ -117,7 +118,7 @@ class Broker:
                 yield "producer ids", self.broker_id, response.producer_id_start + response.producer_id_len
 
         request = build(request_type(67, 0), broker_id=self.broker_id, broker_epoch=epoch)
-        await self.world.client.write(Write(request, claims))
+        await self.world.client.write(Write(request, claims), self._name)
 
     async def _change_isr(self, epoch: int) -> None:
         """Of one partition that it led when it looked last. It may have changed since: then nothing is changed."""
@@ -141,7 +142,7 @@ class Broker:
         }
         topic = {"topic_id": UUID(bytes=topic_id), "partitions": (wanted,)}
         request = build(request_type(56, 2), broker_id=self.broker_id, broker_epoch=epoch, topics=(topic,))
-        response = await self.world.client.ask_leader(request)
+        response = await self.world.client.ask_leader(request, self._name)
         if response is None or response.error_code != ErrorCode.none:
             return
         answer = response.topics[0].partitions[0]

@@ -24,6 +24,7 @@ TRIES = 10
 PAUSE_SECONDS = (0.05, 0.8)
 """Before the second try, doubled for each further one, and at most (KIP-580): without a leader, most of what a seed
 costs were requests that somebody refuses."""
+ADMINISTRATOR = "administrator"
 
 
 class Client:
@@ -42,7 +43,7 @@ class Client:
         )
         certificates.install(self.machine.disk, certificates.OPERATOR)
         self._random = Random(f"client {world.options.seed}")
-        self._clients: dict[tuple[str, int], KafkaClient] = {}
+        self._clients: dict[tuple[str, int, str], KafkaClient] = {}
         self._leader: int | None = None
         self.is_done = False
 
@@ -61,10 +62,10 @@ class Client:
                 running.add(task)
                 task.add_done_callback(running.discard)
 
-    async def write(self, write: Write) -> Any:
+    async def write(self, write: Write, asker: str = ADMINISTRATOR) -> Any:
         """Ask for it, and hold the controllers to their answer."""
         watch = self.world.watch
-        response, node_id = await self._ask(write.request)
+        response, node_id = await self._ask(write.request, asker)
         for claim in write.claims(response) if response is not None else ():
             if write.only_validates:
                 watch.validated(claim)
@@ -72,18 +73,18 @@ class Client:
                 watch.acknowledged(claim, node_id)
         return response
 
-    async def ask_leader(self, request: Any) -> Any:
+    async def ask_leader(self, request: Any, asker: str = ADMINISTRATOR) -> Any:
         """The leader's answer; None if no answer says that the change is written."""
-        return (await self._ask(request))[0]
+        return (await self._ask(request, asker))[0]
 
-    async def _ask(self, request: Any) -> tuple[Any, int]:
+    async def _ask(self, request: Any, asker: str) -> tuple[Any, int]:
         """The answer, and whose it is."""
         ids = sorted(self.world.controllers)
         node_id = self._leader or self._random.choice(ids)
         pause, longest = PAUSE_SECONDS
         for _ in range(TRIES):
             try:
-                response = await self._client(node_id).request(request, REQUEST_SECONDS)
+                response = await self._client(node_id, asker).request(request, REQUEST_SECONDS)
             except UnreachableError:
                 response = None
             except TransportError:
@@ -98,13 +99,13 @@ class Client:
             node_id, pause = self._leader or self._random.choice(ids), min(pause * 2, longest)
         return None, node_id
 
-    def _client(self, node_id: int) -> KafkaClient:
+    def _client(self, node_id: int, asker: str) -> KafkaClient:
+        """A connection has its requests answered in their order, so who asks at the same time needs one for itself."""
         controller = self.world.controllers[node_id]
-        address = (controller.host, controller.port)
-        client = self._clients.get(address)
+        key = (controller.host, controller.port, asker)
+        client = self._clients.get(key)
         if client is None:
-            limits = ClientLimits(max_in_flight=4)
-            client = self._clients[address] = KafkaClient(*address, "administrator", limits=limits)
+            client = self._clients[key] = KafkaClient(*key, limits=ClientLimits(max_in_flight=4))
         return client
 
 

@@ -92,7 +92,6 @@ TABLE = {
         Row("answer_of_the_leader_leaves_the_evidence", "what this program had", 1),
         Row("refused_port_alone_is_evidence", "what this program had", 2),
         Row("leader_without_a_majority_leads_on", "KAFKA-15489: a leader that is cut off does not resign", 6),
-        Row("nobody_asks_for_pre_votes", "KIP-996: who comes back ends a leadership", 3),
     ),
     "what is told, and the image": (
         Row("answer_before_commit", "Elasticsearch 20031", 0),
@@ -108,7 +107,7 @@ TABLE = {
         Row("followers_are_told_that_all_is_committed", "Elasticsearch 20031: dirty reads", 0),
     ),
     "decisions": (
-        Row("ids_are_given_by_the_committed_image", "KAFKA-15552: blocks of producer ids that are given twice"),
+        Row("ids_are_given_by_the_committed_image", "KAFKA-15552: blocks of producer ids that are given twice", 2),
         Row("broker_epoch_is_given_again", "KIP-903: a broker that has started again is taken for itself", 4),
         Row("topic_id_is_given_again", "no report is known"),
         Row("isr_is_changed_by_who_knows_an_old_one", "KIP-903: facts about a replica that are stale", 6),

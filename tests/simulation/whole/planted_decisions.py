@@ -38,11 +38,6 @@ def leader_without_a_majority_leads_on() -> Patches:
     return [(replication, "is_cut_off", lambda _quorum, _leader: False)]
 
 
-@bug(cut_rate=0.5, chaos_seconds=15, writes=2)
-def nobody_asks_for_pre_votes() -> Patches:
-    return [(Quorum, "become_prospective", Quorum.become_candidate)]
-
-
 @bug(brokers=4, delay_ms_max=100, writes=0, chaos_seconds=10)
 def ids_are_given_by_the_committed_image() -> Patches:
     """Two brokers that ask at the same time get the same producer ids."""

@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from tests.simulation.whole.watch import Shadow
 
 
-HEARD_SECONDS = 3.0
-"""Longer than a round of pre-votes, and what is under way meanwhile."""
-
-
 class Promises:
     """Of all controllers, for as long as their disks last."""
 
@@ -69,7 +65,6 @@ class Promises:
         voted = state.voted_id if isinstance(state, Unattached | Prospective) else None
         if isinstance(state, Candidate):
             voted = controller.node_id
-            _check_stands(controller, shadow)
         if voted is None or controller.machine is None or controller.machine.was_refused:  # then nobody hears of it
             return
         epoch = shadow.core.quorum.epoch
@@ -103,18 +98,6 @@ class Promises:
             not late or count - len(late) > count // 2,
             f"{leader.name} commits up to {high_watermark}, on the disks of {late} ends the log",
         )
-
-
-def _check_stands(controller: Controller, shadow: Shadow) -> None:
-    """Nobody raises the epoch who has not heard a majority of the voters before (KIP-996)."""
-    world, machine, voters = controller.world, controller.machine, shadow.raft.voters
-    if machine is None:
-        return
-    hosts = {world.controllers[voter].host for voter in voters if voter != controller.node_id}
-    cut = {host: world.network.cut.get((host, controller.host), world.now) for host in sorted(hosts)}
-    unheard = [host for host, since in cut.items() if world.now - max(since, machine.hangs_until) > HEARD_SECONDS]
-    what = f"{controller.name} stands in epoch {shadow.raft.epoch}, and hears nothing of {unheard}"
-    check("who_hears_no_majority_does_not_stand", len(voters) - len(unheard) > len(voters) // 2, what)
 
 
 def _check_epoch(name: str, shadow: Shadow) -> None:
