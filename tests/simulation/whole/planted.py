@@ -107,7 +107,7 @@ TABLE = {
         Row("followers_are_told_that_all_is_committed", "Elasticsearch 20031: dirty reads", 0),
     ),
     "decisions": (
-        Row("ids_are_given_by_the_committed_image", "KAFKA-15552: blocks of producer ids that are given twice", 2),
+        Row("ids_are_given_by_the_committed_image", "KAFKA-15552: blocks of producer ids that are given twice", 0),
         Row("broker_epoch_is_given_again", "KIP-903: a broker that has started again is taken for itself", 4),
         Row("topic_id_is_given_again", "no report is known"),
         Row("isr_is_changed_by_who_knows_an_old_one", "KIP-903: facts about a replica that are stale", 6),
