@@ -176,7 +176,7 @@ def log_behind_a_newer_snapshot_is_kept() -> Patches:
 # What is cut together.
 
 
-@bug(**(ALONE | {"alone_rate": 2, "kill_rate": 0.3}))
+@bug(**(ALONE | {"alone_rate": 2, "kill_rate": 0.3, "writes": 30}))
 def epochs_are_not_cut_with_the_log() -> Patches:
     """Leader and follower never agree where their logs part (KAFKA-10706)."""
     return [(EpochTable, "truncate_from_end", lambda _self, _end: None)]
