@@ -37,7 +37,7 @@ SHORT = ("chaos_seconds=5", "kill_rate=0.5", "power_rate=0.5", "writes=5", "big_
 """Big writes are worked on by threads, of which none may be a real one."""
 
 
-UP_TO = {TEST: 12, TEST_ALL: 120, TEST_LONG: 5_000}
+UP_TO = {TEST: 40, TEST_ALL: 120, TEST_LONG: 5_000}
 """The seeds of the lanes: each goes on from where the one before it ends."""
 CASE = 100
 """Seeds of one case in the long lane, which goes on with the next case where it was stopped."""
