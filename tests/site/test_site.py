@@ -168,7 +168,7 @@ new Promise((resolve, reject) => {
 """
 
 
-@pytest.mark.parametrize(("word", "page"), [("M212", "checks.html"), ("a claim whose quorum is gone", "migration.html")])
+@pytest.mark.parametrize(("word", "page"), [("M212", "checks.html"), ("claim whose quorum is gone", "migration.html")])
 def test_the_search_finds_a_page_that_was_opened_from_a_disk(site: Path, tab: Browser, word: str, page: str) -> None:
     tab.look(SCREENS[-1])
     tab.open(site / "adr/index.html")
