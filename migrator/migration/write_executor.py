@@ -188,12 +188,12 @@ class WriteExecutor:
     def _read_again(self, effect: messages.ReadAgain) -> None:
         async def work() -> AnyEvent:
             target = self._target(effect.image)
-            target.behind = None if effect.raises else {}
+            target.room, target.behind = effect.sets, (behind := dict[str, int]())
             try:
                 writes = await self._background.blocking(lambda: self._compared(target, effect.entities))
             except MigratorError as error:
                 return messages.MultiRefused(effect.number, str(error))
-            return messages.Repaired(effect.number, effect.entities, writes)
+            return messages.Repaired(effect.number, effect.entities, writes, behind)
 
         self._background.spawn(work())
 

@@ -250,8 +250,10 @@ def reopen(session: ZooKeeperSession, image: MetadataImage) -> None:
                 if isinstance(effect, messages.SendMulti):
                     events.append(messages.MultiEnded(effect.number, writer.write(effect.ops)))
                 elif isinstance(effect, messages.ReadAgain):
-                    writes = tuple(repair(reader, target(effect.image), *effect.entities))
-                    events.append(messages.Repaired(effect.number, effect.entities, writes))
+                    wanted = target(effect.image)
+                    wanted.room, wanted.behind = effect.sets, (behind := dict[str, int]())
+                    writes = tuple(repair(reader, wanted, *effect.entities))
+                    events.append(messages.Repaired(effect.number, effect.entities, writes, behind))
 
     at = messages.Opened(claim, replace(core.reached, epoch=EPOCH, offset=image.provenance.offset))
     for event in (at, messages.ReconcileBegun(image)):

@@ -54,6 +54,7 @@ class Target:
     :param spellings: the spellings that the last comparison of ZooKeeper saw; a comparison updates them.
     :param behind: receives, by the name of a topic's entity, how many sets its partition states still need to reach
         their partition epochs, where these sets are to be made later. None: they are made at once.
+    :param room: how many of them are made at once nevertheless.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Target:
         report: Report = ignore,
         spellings: Spellings | None = None,
         behind: dict[str, int] | None = None,
+        room: int = 0,
     ) -> None:
         self.image = image
         self.passwords = passwords
@@ -72,6 +74,7 @@ class Target:
         self.report = report
         self.spellings: Spellings = {} if spellings is None else spellings
         self.behind = behind
+        self.room = room
 
     def take_spellings(self) -> Spellings:
         """The spellings that were seen since the last call."""
@@ -85,9 +88,12 @@ class Target:
         :param least: how many its content needs.
         """
         if self.behind is not None and sets > least:
-            entity = entity_name(EntityKind.TOPIC, topic)
-            self.behind[entity] = self.behind.get(entity, 0) + sets - least
-            sets = least
+            now = min(sets - least, self.room)
+            self.room -= now
+            if later := sets - least - now:
+                entity = entity_name(EntityKind.TOPIC, topic)
+                self.behind[entity] = self.behind.get(entity, 0) + later
+            sets = least + now
         return state_sets(path, data, max(sets, least))
 
     def partition_state(self, partition: PartitionRegistration) -> bytes:

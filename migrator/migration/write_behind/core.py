@@ -304,7 +304,7 @@ class WriteBehind:
     def _go_on(self, batch: EntityBatch, now_ms: int) -> list[WriteEffect]:
         """Go on with the batch under way."""
         if batch.unread and batch.image is not None:
-            return [ReadAgain(self._ask(), batch.unread, batch.image)]
+            return [ReadAgain(self._ask(), batch.unread, batch.image, batch.sets)]
         if batch.fill(self._limits, self._too_large.sift):
             self._rests = True
             return [WakeAt(now_ms)]
@@ -322,7 +322,7 @@ class WriteBehind:
         if are_too_many(self._written, comparison.doubts):
             return self._stop(fenced=False, reason=TOO_MANY)
         if comparison.doubts:
-            return [ReadAgain(self._ask(), tuple(sorted(comparison.doubts)), self._written, raises=False)]
+            return [ReadAgain(self._ask(), tuple(sorted(comparison.doubts)), self._written)]
         self._comparison = None
         return [Reconciled(0, None), *self._advance(now_ms)]
 
@@ -332,7 +332,7 @@ class WriteBehind:
         wake = [] if raises and not self._raised else self._next_batch(now_ms)
         self._raised = raises and self._batch is None
         if self._raised:
-            unread = self._versions.begin(now_ms)
+            unread = self._versions.begin(now_ms, self._written)
             self._batch = EntityBatch(at_of(self._written), self._written, unread=unread, raises=True)
         return wake
 
@@ -451,10 +451,11 @@ class WriteBehind:
                 fenced=False,
                 reason=f"{broken} keeps changing while it is written ({error.name} on {flight.ops[index].path})",
             )
-        return [ReadAgain(self._ask(), (broken,), batch.image)]
+        return [ReadAgain(self._ask(), (broken,), batch.image, batch.sets)]
 
     def _repaired(self, event: Repaired) -> list[WriteEffect]:
         batch, writes = self._batch, self._sifted(event.writes)
+        self._versions.found(event.behind, writes if batch is not None and batch.raises and batch.unread else None)
         if batch is not None:
             kept = [write for write in batch.queue if write.entity not in event.entities]
             batch.queue, batch.unread = deque([*writes, *kept]), ()

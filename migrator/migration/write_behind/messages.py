@@ -105,11 +105,13 @@ class MarkRead:
 
 @value
 class Repaired:
-    """The answer to `ReadAgain`: the writes that the entities still need; empty if they equal the image."""
+    """The answer to `ReadAgain`: the writes that the entities still need; empty if they equal the image. ``behind``
+    as in `ReconcileWrites`."""
 
     number: int
     entities: tuple[str, ...]
     writes: tuple[EntityWrite, ...]
+    behind: Mapping[str, int] = field(default_factory=dict)
 
 
 @value
@@ -157,13 +159,13 @@ class ReadMark:
 
 @value
 class ReadAgain:
-    """Read these entities and compare them with this image: `Repaired`. ``raises``: also where only the version of a
-    partition state is missing."""
+    """Read these entities and compare them with this image: `Repaired`. ``sets``: the most sets that only raise
+    versions of partition states; `Repaired` counts the others."""
 
     number: int
     entities: tuple[str, ...]
     image: MetadataImage
-    raises: bool = True
+    sets: int = 0
 
 
 @value

@@ -10,6 +10,7 @@ from migrator.image.changes import merge_steps
 from migrator.image.model import Changes, MetadataImage
 from migrator.migration.translate.entity import EntityWrite
 from migrator.migration.write_behind.messages import HeldDeletes
+from migrator.migration.write_behind.versions import SETS_AT_ONCE
 from migrator.raft.messages import EpochOffset
 from migrator.values import value
 from migrator.zookeeper.leadership import Claim
@@ -122,6 +123,12 @@ class EntityBatch:
                 return False
         self.source = None
         return False
+
+    @property
+    def sets(self) -> int:
+        """The most sets that only raise versions, at each reading. Other batches leave them to `Versions`, because
+        changes wait for a batch."""
+        return SETS_AT_ONCE if self.raises else 0
 
     @property
     def exhausted(self) -> bool:

@@ -161,10 +161,14 @@ class ModelCluster:
         return messages.ReconcileWrites(writes, last=True, number=number, behind=behind)
 
     def _read_again(self, effect: messages.ReadAgain) -> messages.Repaired:
-        again = compare_raising if effect.raises and self.lags else compare
-        return messages.Repaired(
-            effect.number, effect.entities, tuple(again(self.zookeeper, effect.image, effect.entities))
-        )
+        entities, behind = effect.entities, dict[str, int]()
+        if effect.sets and self.lags:
+            writes = compare_raising(self.zookeeper, effect.image, entities)
+        else:
+            writes = compare(self.zookeeper, effect.image, entities)
+            behind = lagging(self.zookeeper, effect.image) if self.lags else {}
+        behind = {name: sets for name, sets in behind.items() if name in entities}
+        return messages.Repaired(effect.number, entities, tuple(writes), behind)
 
     def _demand_raised(self, missing: int) -> None:
         """What the log held when it was reopened, and holds still."""

@@ -107,7 +107,7 @@ class Node:
             min(core._losses.times, 2),
             _batch_key(core._batch),
             _batch_key(core._checkpoint),
-            (tuple(core._versions._waiting), core._versions._under_way, core._raised),
+            (tuple(core._versions._waiting.items()), core._versions._under_way, core._raised),
             core._comparison and (tuple(sorted(core._comparison.doubts)), core._comparison.ended),
             self.coordinator._recent._known_from,
         )
