@@ -209,17 +209,21 @@ class ControllerIndex:
             entries = len(self._in_sync) + len(self._led) + 1
             self._sweep(tuple(islice(self._gone, SWEPT_ENTRIES // entries + 1)))
             self._sweep(self._gone & changes.topics)  # those that an undone step deleted
+        added: list[TopicImage] = []
         for topic_id in changes.topics:
             was, now = old.get(topic_id), new.get(topic_id)
             if was is not None and now is None:
                 self._remove_name(was.name)
                 self._gone.add(topic_id)
             elif was is None and now is not None:
-                self._add_topic(now)
+                added.append(now)
+        for topic in added:  # after the removals: the copy of a topic that was made anew has the name of a removed one
+            self._add_topic(topic)
         for topic_id, partitions in changes.partitions.items():
             was, now = old.get(topic_id), new.get(topic_id)
             if was is not None and now is not None:
-                self._follow(topic_id, partitions, was.partitions, now.partitions)
+                numbers = partitions | was.partitions.keys() if topic_id in changes.topics else partitions
+                self._follow(topic_id, numbers, was.partitions, now.partitions)
         self.acls = at_once(self.acls.follow(before.acls, after.acls, changes.acls))
         for acl_id in changes.acls:
             self._count_bytes(before.acls.get(acl_id), -1)

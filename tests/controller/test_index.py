@@ -85,6 +85,26 @@ def test_an_undone_deletion_leaves_nothing_of_a_change_before_it(monkeypatch: py
     assert index == ControllerIndex.of(image)
 
 
+@pytest.mark.parametrize("is_same_id", [True, False])
+def test_topics_that_are_made_anew_in_one_step_are_those_of_the_image(is_same_id: bool) -> None:
+    """A copy does that with a topic that changed in ZooKeeper meanwhile. The order of the ids is that of their hashes,
+    so there are many topics."""
+    more = [PartitionRecord(len(BROKERS), topic_id, (1,), (1,), (), (), 1, 0, 0, 0) for topic_id in TOPICS]
+    image, _ = built(EMPTY_IMAGE, [*created(), *more])
+    ids = TOPICS if is_same_id else [Uuid(topic_id[::-1]) for topic_id in TOPICS]
+    index = ControllerIndex.of(image)
+    removed, first = built(image, map(RemoveTopicRecord, TOPICS))
+    again = list(created(ids))
+    after, changes = built(image, [*map(RemoveTopicRecord, TOPICS), *again])
+    index.apply(image, after, changes)
+    assert index == ControllerIndex.of(after)
+
+    after, second = built(removed, again)
+    index = ControllerIndex.of(after)
+    index.apply(after, image, undo_changes([first, second], image))
+    assert index == ControllerIndex.of(image)
+
+
 def test_a_batch_that_deletes_topics_takes_no_turn_of_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the topics is on each broker. What a step does is counted in entries that leave a set."""
     image, _ = built(EMPTY_IMAGE, created())
@@ -109,10 +129,10 @@ def test_a_batch_that_deletes_topics_takes_no_turn_of_all_entries(monkeypatch: p
     assert swept[-1] == 0, "nothing is left to sweep"
 
 
-def created() -> Iterator[MetadataRecord]:
+def created(topic_ids: Iterable[Uuid] = TOPICS) -> Iterator[MetadataRecord]:
     """Each topic has a partition on each broker."""
-    for topic_id in TOPICS:
-        yield TopicRecord(str(topic_id), topic_id)
+    for place, topic_id in enumerate(topic_ids):
+        yield TopicRecord(f"t.{place}", topic_id)
         for number in BROKERS:
             yield PartitionRecord(number, topic_id, (number,), (number,), (), (), number, 0, 0, 0)
 
