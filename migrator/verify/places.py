@@ -41,6 +41,9 @@ ATTEMPTS = 5
 _ANSWER = re.compile(r"AWS Error (\w+) during \w+ operation: ([^;(]*)")
 _NUMBERS = {"ACCESS_DENIED": errno.EACCES, "NO_SUCH_BUCKET": errno.ENOENT, "NETWORK_CONNECTION": errno.EHOSTUNREACH}
 _FILE = "file://"
+_IN_STORE = re.compile(r"s3://[^/:]+(/.*)?", re.DOTALL)
+"""Arrow takes a bucket with a colon for a scheme."""
+_ENDPOINT = re.compile(r"(https?)://([^@\s]+?)/*", re.IGNORECASE)
 _OTHER = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 
 
@@ -121,7 +124,7 @@ def place(text: str) -> Path:
 
     :raises OperatorError: it is a place that cannot be read.
     """
-    if text.startswith(f"{STORE}//"):
+    if _IN_STORE.fullmatch(text):
         return StorePath(text)
     if text.startswith(f"{_FILE}/"):
         return Path(unquote(text.removeprefix(_FILE)))
@@ -156,13 +159,20 @@ def mapped(path: Path, *, changes: bool = False) -> mmap.mmap | bytes:
 
 @cache
 def _store() -> S3FileSystem:
-    """One for the process: it keeps connections."""
+    """One for the process: it keeps connections.
+
+    :raises OperatorError: the address of the store is no such address; the message does not show it.
+    """
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem  # noqa: PLC0415 - a controller has no pyarrow
 
-    scheme, _, address = os.environ.get("AWS_ENDPOINT_URL_S3", os.environ.get("AWS_ENDPOINT_URL", "")).partition("://")
+    named = os.environ.get("AWS_ENDPOINT_URL_S3", os.environ.get("AWS_ENDPOINT_URL", ""))
+    endpoint = _ENDPOINT.fullmatch(named)
+    if named and endpoint is None:
+        what = "the address of the store is not http:// or https:// with a host"
+        raise OperatorError(what, where="AWS_ENDPOINT_URL", remedy="Set it as http://HOST:PORT")
     return S3FileSystem(
-        scheme=scheme or None,
-        endpoint_override=address.rstrip("/") or None,
+        scheme=None if endpoint is None else endpoint[1].lower(),
+        endpoint_override=None if endpoint is None else endpoint[2],
         connect_timeout=CONNECT_SECONDS,
         request_timeout=REQUEST_SECONDS,
         retry_strategy=AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),

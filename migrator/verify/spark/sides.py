@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -136,7 +137,9 @@ class FilesReader(_Reader):
                 yield from self.batches(other_families(tree, self.encoder(), self.salt))
 
     def _files(self) -> DataFiles:
-        files = data_files([place(directory) for directory in _BETWEEN.split(self.options["path"])])
+        path = self.options["path"]
+        names = json.loads(path) if path.startswith('["') else _BETWEEN.split(path)
+        files = data_files(list(map(place, names)))
         return files if "as_of" not in self.options else files.as_of(int(self.options["as_of"], 0))
 
     def _chroot(self) -> str:
@@ -147,10 +150,11 @@ class FilesReader(_Reader):
 
 class ZooKeeperDataSource(DataSource):
     """Canonical rows of a live ZooKeeper, or of the files of a server. Options: ``hosts``
-    (``host:port[,...][/chroot]``), or ``path``, the ``dataDir`` and the ``dataLogDir`` separated like a PATH, and
-    ``chroot``, and ``as_of``, the last zxid to read; ``config``, a controller's property file, for security, chroot and
-    the secret that decodes passwords; ``kind``, the kinds of rows, separated by commas; ``salt`` (hex), the key of the
-    hashes that replace secrets; ``shards``, the least number of partitions."""
+    (``host:port[,...][/chroot]``), or ``path``, the ``dataDir`` and the ``dataLogDir`` separated like a PATH or
+    as a JSON list, which names with a colon need, and ``chroot``, and ``as_of``, the last zxid to read; ``config``, a
+    controller's property file, for security, chroot and the secret that decodes passwords; ``kind``, the kinds of rows,
+    separated by commas; ``salt`` (hex), the key of the hashes that replace secrets; ``shards``, the least number of
+    partitions."""
 
     @classmethod
     def name(cls) -> str:
@@ -215,7 +219,7 @@ def _archive(spark: SparkSession, sources: Sources, name: str) -> DataFrame:
 def zookeeper_options(sources: Sources) -> dict[str, str]:
     """The options of the source of ZooKeeper; empty if the sources do not name ZooKeeper."""
     if sources.zookeeper_files:
-        files = {"path": os.pathsep.join(sources.zookeeper_files)}
+        files = {"path": json.dumps(sources.zookeeper_files)}
         options = files if sources.chroot is None else files | {"chroot": sources.chroot}
     else:
         options = {"hosts": sources.zookeeper} if sources.zookeeper else {}

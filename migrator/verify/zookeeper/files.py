@@ -174,7 +174,7 @@ class DataFiles:
 
         :raises OperatorError: there is no such snapshot.
         """
-        usable = [older for newer, older in pairwise(self.snapshots) if newer[0] <= zxid]
+        usable = [older for newer, older in pairwise(self.snapshots) if older[0] < newer[0] <= zxid]
         if not usable:
             what = f"no snapshot here is surely older than zxid {zxid:#x}: it takes two that begin before"
             raise OperatorError(what, where=str(self.directory), remedy="Give older snapshots, and the logs after them")

@@ -19,9 +19,11 @@ from migrator.records.batch import iter_headers
 from migrator.verify.canonical import Row
 from migrator.verify.kraft.files import read_image
 from migrator.verify.kraft.image_rows import other_rows, topic_rows
+from migrator.verify.named import Sources
+from migrator.verify.places import place
 from migrator.verify.spark.failures import PackedError, operator_error
 from migrator.verify.spark.metadata_source import MetadataSource
-from migrator.verify.spark.sides import ZooKeeperDataSource
+from migrator.verify.spark.sides import ZooKeeperDataSource, zookeeper_options
 from tests.golden.stock import STOCK_391
 from tests.verify.support.stock_pair import stock_metadata
 from tests.verify.zookeeper.support.writer import write_snapshot
@@ -83,6 +85,10 @@ def test_zookeepers_rows_by_kind(tmp_path: Path) -> None:
     write_snapshot(tmp_path, STOCK_391.after)
     (tmp_path / "logs").mkdir()
     every = read(ZooKeeperDataSource, path=f"file://{tmp_path}:{tmp_path}/logs", chroot="")
+    timed = tmp_path / "at 10:00"
+    write_snapshot(timed, STOCK_391.after)
+    options = zookeeper_options(Sources(zookeeper_files=(str(timed), f"{tmp_path}/logs"), chroot=""))
+    assert sorted(read(ZooKeeperDataSource, **options)) == sorted(every)
     for kinds in KINDS, {"scram", "quota"}:
         some = read(ZooKeeperDataSource, path=str(tmp_path), chroot="", kind=",".join(kinds))
         assert sorted(some) == sorted(row for row in every if row[0] in kinds) != []
@@ -121,6 +127,10 @@ def test_spark_reads_them_by_name_as_the_page_says(spark: SparkSession, tmp_path
             {"path": "hdfs://host/metadata"},
             "hdfs://host/metadata: could not tell: this place cannot be read",
         ),
+        *(
+            (MetadataSource, {"path": path}, f"{path}: could not tell: this place cannot be read")
+            for path in ("s3://", "s3:///metadata", "s3://archive:9000/metadata")
+        ),
         (ZooKeeperDataSource, {"as_of": "last"}, "'last' is no zxid"),
         (ZooKeeperDataSource, {"shards": "0"}, "option 'shards' is not valid"),
         (ZooKeeperDataSource, {"salt": "pepper"}, "option 'salt' is not valid"),
@@ -136,3 +146,15 @@ def test_a_wrong_option_is_refused(
     error = operator_error(raised.value)
     assert isinstance(error, OperatorError)
     assert said in str(error)
+
+
+@pytest.mark.parametrize("address", ["store:9000", "us:password@store:9000", "http://us:password@store", "ftp://store"])
+def test_an_address_of_a_store_that_is_none_is_refused_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
+    with pytest.raises(OperatorError, match="the address of the store is not http") as raised:
+        place("s3://archive/metadata").is_dir()
+    assert "store:9000" not in str(raised.value)
+    assert "password" not in str(raised.value)

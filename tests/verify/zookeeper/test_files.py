@@ -195,6 +195,10 @@ def test_the_state_at_any_zxid_is_that_of_all_transactions_until_then(files: Pat
         assert found.zxid == zxid
         oldest = replace(every, snapshots=every.snapshots[-1:], until=zxid)
         assert everything(found) == everything(read_tree(oldest, lambda _: True))
+    newest = snapshots(files)[0]
+    (files / f"{newest.name}.gz").write_bytes(gzip.compress(newest.read_bytes()))
+    twice = data_files([files, files]).as_of(every.snapshots[0][0])
+    assert newest not in {path for _, path in twice.snapshots}, "a copy is no later snapshot"
     with pytest.raises(OperatorError, match="the logs end with 0x"):
         read_tree(every.as_of(1 << 40), lambda _: True)
     with pytest.raises(OperatorError, match="no snapshot here is surely older than zxid 0x0"):
