@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 REQUEST_SECONDS = 2.0
 NOT_HERE = frozenset((ErrorCode.not_controller, ErrorCode.not_leader_or_follower))
 TRIES = 10
-PAUSE_SECONDS = (0.05, 0.8)
-"""Before the second try, doubled for each further one, and at most (KIP-580): without a leader, most of what a seed
-costs were requests that somebody refuses."""
+PAUSE_SECONDS = 0.05
+"""Before the second try, doubled for each further one up to `pause_ms_max` of the options (KIP-580): without a leader,
+most of what a seed costs were requests that somebody refuses."""
 ADMINISTRATOR = "administrator"
 
 
@@ -81,7 +81,7 @@ class Client:
         """The answer, and whose it is."""
         ids = sorted(self.world.controllers)
         node_id = self._leader or self._random.choice(ids)
-        pause, longest = PAUSE_SECONDS
+        pause, longest = PAUSE_SECONDS, self.world.options.pause_ms_max / 1000
         for _ in range(TRIES):
             try:
                 response = await self._client(node_id, asker).request(request, REQUEST_SECONDS)

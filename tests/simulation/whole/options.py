@@ -23,6 +23,8 @@ class Options:
     """Until the last fault."""
     writes: float = 10.0
     """That are begun in a second."""
+    pause_ms_max: float = 800.0
+    """Of a client that is refused again and again."""
     other_share: float = 0.0
     """Of the writes: topics, configurations, ACLs and credentials; quotas are the rest."""
     brokers: int = 0

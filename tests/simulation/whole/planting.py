@@ -15,6 +15,7 @@ SHORT_AND_CALM = {
     "controllers": 3,
     "observers": 0,
     "writes": 10,
+    "pause_ms_max": 50,
     "big_share": 0,
     "loss": 0,
     "skew": 0,
