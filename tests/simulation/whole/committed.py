@@ -57,6 +57,11 @@ class Committed:
     def end(self) -> int:
         return self.ends[-1] if self.ends else 0
 
+    def epoch_at(self, offset: int) -> int | None:
+        """Of the record at an offset; None if no record there is committed."""
+        index = bisect_right(self.ends, offset)
+        return self.batches[index][2] if index < len(self.batches) else None
+
     def up_to(self, offset: int) -> Committed:
         """What is in front of an offset, which is the end of a batch outside of transactions. Of what was claimed,
         all: nobody is told again that it is written."""

@@ -23,6 +23,10 @@ import grpc
 import pytest
 
 from migrator.node.registration import ControllerRegistrar
+from migrator.records.batch import Batch, build_batch, iter_batches
+from migrator.records.codec import encode_all
+from migrator.records.metadata import NoOpRecord
+from migrator.records.versions import LATEST_SUPPORTED
 from tests.lanes import TEST, TEST_ALL, TEST_LONG
 from tests.simulation.whole import branches, cells, grpc_wire, runner
 from tests.simulation.whole.agreement import why_not_agreed
@@ -264,6 +268,31 @@ def knocks_until_it_is_heard(options: Options) -> bool:
     world.run_for(1.5)
     world.network.machines_off.discard(there.host)
     return world.run_until(lambda: bool(heard) and "another certificate" in heard[-1], world.now + 3.0)
+
+
+def test_who_followed_the_given_up_is_known_by_a_record_that_the_survivor_has_otherwise() -> None:
+    """Both quorums have offset 0; at 1 the survivor has a record that no majority had, before those of the recovery."""
+    assert runner.in_child(lambda: apart_after_a_recovery(QUIET)) == (False, True)
+
+
+def apart_after_a_recovery(options: Options) -> tuple[bool, bool]:
+    """Whether a new controller counts as one of the given-up: with records of the survivor, and with one of theirs."""
+    world = World(options)
+    watch, (survivor, given_up, new, *_) = world.watch, world.controllers.values()
+    kept, unknown, recovery, other = (batch_at(0, 1), batch_at(1, 1), batch_at(2, 1_000_001), batch_at(1, 2))
+    watch._is_committed(survivor, kept)
+    watch.recovered(survivor, [kept, unknown, recovery], frozenset((given_up.key,)))
+    watch._is_committed(given_up, other)
+    watch._is_committed(new, kept)
+    watch._is_committed(new, unknown)
+    before = watch.is_apart(new)
+    watch._is_committed(new, other)
+    return before, watch.is_apart(new)
+
+
+def batch_at(offset: int, epoch: int) -> Batch:
+    values = encode_all([NoOpRecord()], LATEST_SUPPORTED)
+    return next(iter_batches(build_batch(values, timestamp_ms=epoch, base_offset=offset, leader_epoch=epoch)))
 
 
 def test_an_idle_controller_wakes_up_for_little() -> None:

@@ -82,8 +82,8 @@ class Watch:
         """Those that may run on with their disks."""
         self._strays_are: GivenUp | None = None
         """A controller that has met the given-up replicas first, and has records that only they have committed."""
-        self._recovered_from = self._recovered_to = self._recovered_epoch = 0
-        """Where the records of the recovery are: who has not come so far has other voters in its log."""
+        self._recovered_to = self._recovered_epoch = 0
+        """Where the records of the recovery end: who has not come so far has other voters in its log."""
         self.refused: frozenset[ReplicaKey] = frozenset()
         """Replicas that were given up when the majority was lost."""
         self._lost: list[Claim | str] = []
@@ -147,7 +147,6 @@ class Watch:
         )[0]
         self.committed = old.up_to(start)
         self.refused |= lost
-        self._recovered_from = next(at.header.base_offset for at in batches if at.header.leader_epoch == epoch)
         self._recovered_to, self._recovered_epoch = batches[-1].header.next_offset, epoch
         self._voters = frozenset((survivor.key,))
         self._given_up = {key.node_id: GivenUp(old, epoch) for key in lost}
@@ -292,8 +291,7 @@ class Watch:
 
     def _is_committed(self, controller: Controller, batch: Batch) -> None:
         header, found = batch.header, written(batch)
-        if self._has_strayed(controller, header.next_offset, header.leader_epoch):
-            return
+        self._note_stray(controller, header.base_offset, header.leader_epoch)
         known = self.committed_by(controller.node_id)
         if header.base_offset == known.end:
             known.batches.append(found)
@@ -314,17 +312,17 @@ class Watch:
         there = known.batches[index] if index < len(known.batches) else None
         check("what_is_committed_is_the_same_everywhere", there == found, f"{controller.name}: {found}, not {there}")
 
-    def _has_strayed(self, controller: Controller, end: int, epoch: int) -> bool:
-        """Whether a controller that is new in the quorum has followed those who were given up: then an operator formats
-        it again. The records that it has go to ``end``, and the last is of that epoch."""
+    def _note_stray(self, controller: Controller, offset: int, epoch: int) -> None:
+        """A controller that is new in the quorum may follow those who were given up: then an operator formats it again.
+        It has a record of that epoch at that offset. Of an old epoch, the survivor's quorum has only what the
+        survivor's log held, and that may go on beyond what the given-up replicas have."""
         strays_are = self._strays_are
         if strays_are is None or not self._may_have_strayed(controller):
-            return False
-        if end <= self._recovered_from or epoch >= self._recovered_epoch:
-            return False
+            return
+        if offset < 0 or epoch >= self._recovered_epoch or epoch == self.committed.epoch_at(offset):
+            return
         self._given_up[controller.node_id] = strays_are
         self.world.recoveries.format_again(controller)
-        return True
 
     def _may_have_strayed(self, controller: Controller) -> bool:
         is_known = controller.node_id in self._given_up or controller.key in self._voters
@@ -333,7 +331,7 @@ class Watch:
     def _published(self, controller: Controller, shadow: Shadow, image: MetadataImage) -> None:
         shadow.published.follow(image)
         offset = image.provenance.offset
-        self._has_strayed(controller, offset + 1, image.provenance.epoch)  # by a snapshot
+        self._note_stray(controller, offset, image.provenance.epoch)  # by a snapshot
         true = self.committed_by(controller.node_id).digests.get(offset)
         is_committed = true is not None or offset < 0 or self._may_have_strayed(controller)
         check("what_is_published_is_committed", is_committed, f"{controller.name} publishes at offset {offset}")
