@@ -217,13 +217,14 @@ class ControllerIndex:
                 self._gone.add(topic_id)
             elif was is None and now is not None:
                 added.append(now)
-        for topic in added:  # after the removals: the copy of a topic that was made anew has the name of a removed one
+            elif was is not None and now is not None:  # made anew
+                self._follow(topic_id, was.partitions.keys() | now.partitions.keys(), was.partitions, now.partitions)
+        for topic in added:  # after the removals: a removed topic may have the same name
             self._add_topic(topic)
         for topic_id, partitions in changes.partitions.items():
             was, now = old.get(topic_id), new.get(topic_id)
             if was is not None and now is not None:
-                numbers = partitions | was.partitions.keys() if topic_id in changes.topics else partitions
-                self._follow(topic_id, numbers, was.partitions, now.partitions)
+                self._follow(topic_id, partitions, was.partitions, now.partitions)
         self.acls = at_once(self.acls.follow(before.acls, after.acls, changes.acls))
         for acl_id in changes.acls:
             self._count_bytes(before.acls.get(acl_id), -1)
