@@ -10,7 +10,7 @@ import click
 from migrator.cli.options import settings_of_spark, sources_options
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
-from migrator.verify.kraft.files import log_directory_of
+from migrator.verify.kraft.files import end_of_log, log_directory_of
 from migrator.verify.kraft.observed import is_address
 from migrator.verify.named import Sources
 from migrator.verify.places import place
@@ -65,5 +65,10 @@ def command(name: str | None, config: Path | None, **given: Any) -> None:
     log, since, until = place(directory), given["since"], given["until"]
     log_directory_of(log)
     last = None if until is None else offset_of(log, until, "--to")
-    question = Question(name, given["sql"], -1 if since is None else offset_of(log, since, "--from"), last)
+    begins = -1 if since is None else offset_of(log, since, "--from")
+    ends = end_of_log(log) - 1 if last is None else last
+    if begins > ends:
+        what = f"offset {begins} comes after offset {ends}, up to which the log is read: no row could follow"
+        raise OperatorError(what, where="--from", remedy="Give an earlier offset or time")
+    question = Question(name, given["sql"], begins, last)
     ask_run.run(sources, question, (given["master"], settings), given["form"], given["parquet"])

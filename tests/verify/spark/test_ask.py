@@ -39,6 +39,7 @@ pytestmark = pytest.mark.lane("test-all")
 PAGE = Path(__file__).parents[3] / "docs/ask.md"
 ZONE = "spark.sql.session.timeZone"
 METADATA, DATA = "/var/lib/kafka/metadata", "/var/lib/zookeeper"
+BOTH = ("--metadata", METADATA, "--zookeeper-files", DATA)
 TEN_O_CLOCK_MS, MINUTE_MS = 1_767_261_600_000, 60_000
 ORDERS, AUDIT = small_uuid(1), small_uuid(2)
 TOPIC = m.ConfigResourceType.TOPIC
@@ -149,6 +150,8 @@ def test_parquet_holds_the_answer(spark: SparkSession, both: Path, tmp_path: Pat
         ),
         (("--sql", "SELECT * FROM zookeeper", "--metadata", METADATA), "Spark does not take this SQL: [TABLE_OR_VIEW"),
         (("offline-in-roll", "--metadata", METADATA, "--to", "99"), "could not tell: offset 99 is asked for"),
+        (("changed", *BOTH, "--from", "14"), "offset 14 comes after offset 13, up to which the log is read"),
+        (("changed", *BOTH, "--from", "9", "--to", "8"), "offset 9 comes after offset 8, up to which"),
         (("foreign-writes", "--metadata", METADATA), "no ZooKeeper is named"),
         (("changed", "--metadata", METADATA, "--zookeeper", "h:1", "--to", "9"), "ZooKeeper is read as it is now"),
         (("offline-in-roll", "--metadata", METADATA + "s"), "there is no metadata log"),
