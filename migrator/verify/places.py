@@ -168,8 +168,8 @@ def _store() -> S3FileSystem:
     named = os.environ.get("AWS_ENDPOINT_URL_S3", os.environ.get("AWS_ENDPOINT_URL", ""))
     endpoint = _ENDPOINT.fullmatch(named)
     if named and endpoint is None:
-        what = "the address of the store is not http:// or https:// with a host"
-        raise OperatorError(what, where="AWS_ENDPOINT_URL", remedy="Set it as http://HOST:PORT")
+        what = "the address of the store is not a scheme, http or https, with host and port"
+        raise OperatorError(what, where="AWS_ENDPOINT_URL", remedy="Set it as SCHEME://HOST:PORT, without a login")
     return S3FileSystem(
         scheme=None if endpoint is None else endpoint[1].lower(),
         endpoint_override=None if endpoint is None else endpoint[2],
