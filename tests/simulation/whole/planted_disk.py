@@ -157,6 +157,7 @@ def more_of_the_log_is_dropped_than_a_snapshot_holds() -> Patches:
     segment_bytes=1_000,
     clean_seconds=1,
     writes=20,
+    pause_ms_max=800,
     stop_rate=0.5,
     crash_rate=2,
     cut_rate=0.3,
