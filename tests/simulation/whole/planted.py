@@ -115,7 +115,7 @@ TABLE = {
         Row("lock_is_taken_by_two", "locks of etcd 3.4 (Jepsen, 2020)", 2),
     ),
     "the life of the process": (
-        Row("timer_is_not_set_again", "KAFKA-16563", 0),
+        Row("timer_is_not_set_again", "KAFKA-16563"),
         Row("timer_fires_again_and_again", "KAFKA-10134", 0),
         Row("listener_is_not_closed", "ports that are still in use after a stop, in many systems", 0),
         Row("stop_leaves_a_task", "leaked threads, in many systems", 0),
