@@ -231,7 +231,8 @@ class MigrationSeen:
     leader of Kafka's may be some seconds late. ``images``: which controllers have the same metadata as the leader, by
     its own status. ``behind_ms``: how long the oldest record that is not in ZooKeeper has waited; -1 unknown.
     ``reopened``: when and why the migration was reopened after its end; "" if it was not. ``versions``: that versions
-    of partition states are not raised yet, as the leader's status says."""
+    of partition states are not raised yet, as the leader's status says; ``versions_left``: how many sets that takes;
+    -1 unknown."""
 
     state: str = ""
     write_behind_lag: int = -1
@@ -243,6 +244,7 @@ class MigrationSeen:
     behind_ms: int = -1
     reopened: str = ""
     versions: str = ""
+    versions_left: int = 0
 
 
 @value
@@ -382,12 +384,14 @@ class Gate:
 
 @value
 class Shut:
-    """Why a gate is shut: who, what, and the remedy. ``for_ever``: nothing that can still happen opens it."""
+    """Why a gate is shut: who, what, and the remedy. ``for_ever``: nothing that can still happen opens it. ``left``:
+    how much is still to be done; whenever it has fallen, the wait begins anew. -1: nothing is counted."""
 
     who: str
     what: str
     remedy: str
     for_ever: bool = False
+    left: int = -1
 
 
 @value

@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from migrator.image.model import EMPTY_IMAGE
 from migrator.migration.machine.states import PublicState
+from migrator.records.metadata import ZkMigrationState
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.gates.gatekeeper import GateTimeoutError
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import Gate, GateKind, MigrationSeen, Observation
+from migrator.rollout.seeing.leader_says import LeaderSays
 from migrator.rollout.seeing.observer import migration_seen
 from migrator.rollout.seeing.zookeeper import ZooKeeperLook
 from migrator.seeing.quorum import QuorumLook
@@ -128,17 +131,35 @@ def test_versions_are_waited_for_before_the_controllers_stop_and_not_before_a_br
     """Behind the last controller nobody rules until 'migrator rollback' has raised the rest."""
     operator = operator_at(tmp_path, "migrator", StopAt(step="kraft/broker-2"))
     observe, left = operator.cluster.observe, "versions are being raised: 5 sets are left"
+    clock, bound_ms, raised_ms = operator.clock, int(operator.cluster.inventory.times.gate * 1000), -1
 
     async def behind(*, partitions: bool = True) -> Observation:
-        seen = await observe(partitions=partitions)
-        return replace(seen, migration=seen.migration and replace(seen.migration, versions=left))
+        seen, count = await observe(partitions=partitions), 5 if raised_ms < 0 else max(0, raised_ms - clock.now_ms)
+        versions = left if count else ""
+        return replace(
+            seen, migration=seen.migration and replace(seen.migration, versions=versions, versions_left=count)
+        )
 
     operator.cluster.observe = behind  # type: ignore[method-assign]
     with pytest.raises(GateTimeoutError, match=left) as waited:
         operator.rollback()
     assert waited.value.where == "drain"
-    left = ""
+    raised_ms = clock.now_ms + 3 * bound_ms  # longer than a gate may stay shut, and the count falls
     assert operator.rollback() is Ending.COMPLETE
+    assert clock.now_ms >= raised_ms
+
+
+@pytest.mark.parametrize("is_told", [False, True])
+def test_versions_are_not_raised_as_long_as_no_leader_says_so(*, is_told: bool) -> None:
+    """ZooKeeper's mark says nothing of them."""
+    image = replace(EMPTY_IMAGE, features=replace(EMPTY_IMAGE.features, zk_migration_state=ZkMigrationState.MIGRATION))
+    says = LeaderSays("c", 5, DUAL_WRITE.label, "dual-writing", 0, (), ())
+    seen = migration_seen(
+        ZooKeeperLook({}, written_offset=9), QuorumLook(None, image, 9), says if is_told else None, DUAL_WRITE
+    )
+    assert seen is not None
+    assert is_open(WRITTEN, seen)
+    assert is_open(Gate(GateKind.VERSIONS_RAISED), seen) is is_told
 
 
 def operator_at(tmp_path: Path, kind: str, until: StopAt) -> Operator:

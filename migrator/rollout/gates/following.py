@@ -39,8 +39,14 @@ def write_behind_idle(gate: Gate, seen: Observation) -> Found:
 def versions_raised(_: Gate, seen: Observation) -> Found:
     """Before a ZooKeeper controller takes over: it sends these versions, and brokers skip older ones. `migrator
     rollback` would raise them, too, while the cluster has no controller. Kafka's controllers raise none."""
-    if seen.migration is not None and seen.migration.versions and not seen.is_finished:
-        yield Shut("ZooKeeper", seen.migration.versions, SEE_STATUS)
+    migration = seen.migration
+    if migration is None or seen.is_finished:
+        return
+    if migration.versions:
+        yield Shut("ZooKeeper", migration.versions, SEE_STATUS, left=migration.versions_left)
+    elif migration.versions_left < 0:
+        what = unknown("whether versions of partition states are still to be raised is unknown", seen)
+        yield Shut("ZooKeeper", what, REACH_CONTROLLERS)
 
 
 def leader_keeps_up(_: Gate, seen: Observation) -> Found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -168,7 +169,7 @@ class Gatekeeper:
     ) -> int:
         times, clock = self._parts.inventory.times, self._parts.clock
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
-        looks = 0
+        looks, least = 0, sys.maxsize
         files: dict[str, tuple[str, Mapping[str, str]]] = {}
         while True:
             if seen is None:
@@ -187,6 +188,9 @@ class Gatekeeper:
             if await is_over(seen):
                 return 0
             is_shut(said_of(waiting))
+            if len(waiting) == 1 and 0 <= waiting[0].left < least:
+                least, deadline = waiting[0].left, clock.monotonic_ms() + int(times.gate * 1000)
+                patience.begins_anew(clock.monotonic_ms())
             patience.waits(said_of(waiting), clock.monotonic_ms(), look_at(seen).said)
             await self._refuse_ended(started, step)
             if self._is_aborted():

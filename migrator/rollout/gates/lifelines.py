@@ -77,6 +77,7 @@ class WaitTeller:
         self._tell = tell
         self._draws = draws
         self._began_ms = began_ms
+        self._bound_ms = began_ms + limit_ms
         self._limit_ms = limit_ms
         self._said, self._said_ms = "", began_ms
         self._looked, self._looked_ms = "", began_ms
@@ -92,6 +93,10 @@ class WaitTeller:
             self._tell(f"{self._step}: waits: {what}")
         self.goes_on(now_ms)
 
+    def begins_anew(self, now_ms: int) -> None:
+        """From now on, the gate may stay shut as long as at first."""
+        self._bound_ms = now_ms + self._limit_ms
+
     def silence_ms(self, now_ms: int) -> int:
         """The time until the next line is due."""
         return max(0, self._said_ms + SAY_MS - now_ms)
@@ -99,7 +104,7 @@ class WaitTeller:
     def goes_on(self, now_ms: int) -> None:
         """Called at each look, and between two looks."""
         passed = now_ms - self._began_ms
-        left = max(0, self._limit_ms - passed)
+        left = max(0, self._bound_ms - now_ms)
         ago = now_ms - self._looked_ms
         if self._draws(Waiting(self._step, self._said, passed, left, self._looked, ago)):
             self._said_ms = now_ms

@@ -34,7 +34,7 @@ class LeaderSays:
     """``lag_records``: records that are not in ZooKeeper yet; None where the leader writes nothing there, -1 unknown.
     ``lag_ms``: how long the oldest of them has waited; -1 unknown. ``images``: which controllers have the same
     metadata. ``reopened``: when and why the migration was reopened; "" if it was not. ``versions``: that versions of
-    partition states are not raised yet (`versions_said`)."""
+    partition states are not raised yet (`versions_said`); ``versions_left``: how many sets that takes, -1 unknown."""
 
     cluster_id: str
     leader_epoch: int
@@ -47,6 +47,7 @@ class LeaderSays:
     lag_ms: int = -1
     reopened: str = ""
     versions: str = ""
+    versions_left: int = 0
 
 
 async def by_asker(asker: QuorumAsker) -> LeaderSays | None:
@@ -145,4 +146,5 @@ def _says(
         -1 if behind is None else behind.lag_ms,
         reopened,
         "" if behind is None else versions_said(behind),
+        0 if behind is None else behind.versions_missing,
     )

@@ -274,7 +274,7 @@ def migration_seen(
             state.label, lag if writes or lag else -1, keeps_up=keeps_up, behind_ms=0 if keeps_up else -1
         )
     if status is None:
-        return MigrationSeen(state.label, lag, keeps_up=lag >= 0, reopened=reopened)
+        return MigrationSeen(state.label, lag, keeps_up=lag >= 0, reopened=reopened, versions_left=-1)
     if status.lag_records is not None:
         lag = status.lag_records
     keeps_up = status.internal_state in WRITES  # our leader sends changes to the brokers even while ZooKeeper is behind
@@ -290,6 +290,7 @@ def migration_seen(
         status.lag_ms,
         reopened or status.reopened,
         status.versions,
+        status.versions_left,
     )
 
 
