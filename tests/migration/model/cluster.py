@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.guards import MarkEvidence, Standing
 from migrator.migration.write_behind import messages
+from migrator.migration.write_behind.core import WriteBehind
 from migrator.migration.write_behind.recent import RecentChanges
 from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper import leadership
@@ -186,6 +187,13 @@ class ModelCluster:
         demand(not wrong, f"full RPCs before the comparison: {sorted(wrong)}")
         self.tampered = frozenset()
 
+    def _demand_may_leave(self, core: WriteBehind, now: int) -> None:
+        """What opens the gates of the rollback and of the finish holds only if ZooKeeper holds everything."""
+        if not core.compared or core.lag(now).records:
+            return
+        wrong = self.differing(committed(self.log[: core.reached.offset], self.initial).as_content)
+        demand(not wrong, f"the way back and the finish are open, but ZooKeeper does not hold {sorted(wrong)}")
+
     def _demand_may_say(self, kind: str) -> None:
         """That the migration is reopened, or that brokers in ZooKeeper mode are admitted: what is committed meanwhile
         is on its way, what was there before is in ZooKeeper."""
@@ -212,7 +220,10 @@ class ModelCluster:
         mark = view.migration
         offset = mark.kraft_metadata_offset if mark is not None else -1
         held = 0 < offset <= len(self.log)
-        evidence = MarkEvidence(self.log[offset - 1].epoch, crc_at(offset)) if held else MarkEvidence()
+        evidence = MarkEvidence()
+        if held:  # a mark without a checksum is that of a stock leader of this quorum
+            stock_wrote = mark is not None and mark.batch_crc is None
+            evidence = MarkEvidence(self.log[offset - 1].epoch, crc_at(offset), stock_wrote=stock_wrote)
         found = self.zookeeper.get(CLUSTER_ID)
         return Standing((found.data or b"").decode() if found else None, view, evidence)
 

@@ -26,9 +26,9 @@ from migrator.migration.write_behind.lag import at_of
 from migrator.migration.write_behind.multis import Flight
 from migrator.migration.write_behind.recent import RecentChanges
 from migrator.migration.write_behind.versions import Versions
-from migrator.records.metadata import ZkMigrationState
 from migrator.zookeeper import leadership
 from migrator.zookeeper.ops import ANY_VERSION, Applied, Check, MultiOutcome, Op, SetData, Unknown
+from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.migration import encode_migration
 from migrator.zookeeper.znodes.paths import CONTROLLER_EPOCH, MIGRATION
 from tests.migration.model import cluster as model_cluster
@@ -133,10 +133,6 @@ def skip_the_reconcile_at_the_takeover(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(model_cluster, "compare", lambda *_: [])
 
 
-def resume_whatever_the_mark_says(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(guards, "continues", lambda _, us: us.record is ZkMigrationState.MIGRATION)
-
-
 def resume_from_the_end_of_the_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RecentChanges, "since", lambda *_: ())
 
@@ -153,6 +149,31 @@ def remove_before_everything_was_compared(patch: pytest.MonkeyPatch) -> None:
 def take_every_difference_for_a_change_meanwhile(patch: pytest.MonkeyPatch) -> None:
     real = TakeoverComparison.heard
     patch.setattr(TakeoverComparison, "heard", lambda self, event: real(self, replace(event, writes=())))
+
+
+def open_the_gates_before_everything_was_compared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WriteBehind, "compared", property(lambda self: self._in_sync))
+
+
+def resume_from_a_mark_without_a_checksum(patch: pytest.MonkeyPatch) -> None:
+    real = guards.continues
+
+    def continues(standing: guards.Standing, us: guards.Claimant) -> bool:
+        mark = replace(standing.mark, batch_crc=standing.evidence.crc)
+        return real(replace(standing, view=replace(standing.view, migration=mark)), us)
+
+    patch.setattr(guards, "continues", continues)
+
+
+def resume_although_another_has_claimed_since(patch: pytest.MonkeyPatch) -> None:
+    real = guards.continues
+
+    def continues(standing: guards.Standing, us: guards.Claimant) -> bool:
+        mark = standing.mark
+        writer = ControllerClaim(mark.kraft_controller_id, 0, mark.kraft_controller_epoch)
+        return real(replace(standing, view=replace(standing.view, controller=writer)), us)
+
+    patch.setattr(guards, "continues", continues)
 
 
 def inform_before_everything_was_compared(patch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from migrator.zookeeper.znodes.migration import MigrationState, encode_migration
 from migrator.zookeeper.znodes.paths import CONTROLLER, MIGRATION
 from tests.migration.model import mistakes
 from tests.migration.model.cluster import BrokenInvariantError, Budget, demand
-from tests.migration.model.images import crc_at
+from tests.migration.model.images import crc_at, path_of
 from tests.migration.model.log import Entry
 from tests.migration.model.world import World
 
@@ -123,6 +123,23 @@ def restored(budget: Budget) -> World:
     world = run_quietly(world)
     assert world._mark().kraft_metadata_offset == len(world.log)
     world.zookeeper, world.highest_mark = backup, -1
+    world.elect(3002, crashed=True)
+    world.trail = ()
+    return world
+
+
+def after_stock(budget: Budget, *, moves_the_mark: bool) -> World:
+    """A stock controller of this quorum has led meanwhile: it took the cluster back after a rollback, or moved the mark
+    although a write had failed."""
+    world = run_quietly(World.fresh(budget).start())
+    world.epoch += 1
+    world.log = (*world.log, Entry(world.epoch, "put", "z", "2"))
+    world.zookeeper.set(CONTROLLER, encode_controller(ControllerClaim(3001, 0, world.epoch)))
+    if moves_the_mark:
+        mark = MigrationState(3001, world.epoch, len(world.log), world.epoch)
+        world.zookeeper.set(MIGRATION, encode_migration(mark))
+    else:
+        world.zookeeper.set(path_of("b"), b"9")
     world.elect(3002, crashed=True)
     world.trail = ()
     return world
@@ -260,6 +277,14 @@ SCENARIOS: dict[str, tuple[Callable[[Budget], World], Budget]] = {
     "takeover: ZooKeeper was edited, a change, a crash": (edited, Budget(changes=1, crashes=1)),
     "takeover: ZooKeeper was edited, a change, a lost answer": (edited, Budget(changes=1, lost=1)),
     "takeover: ZooKeeper was restored, a change, a second leader": (restored, Budget(changes=1, elections=1)),
+    "takeover: a stock leader has claimed, a change": (
+        lambda b: after_stock(b, moves_the_mark=False),
+        Budget(changes=1),
+    ),
+    "takeover: a stock leader has moved the mark, a change": (
+        lambda b: after_stock(b, moves_the_mark=True),
+        Budget(changes=1),
+    ),
     "takeover: by order of the operator, after a rollback": (reclaimed, Budget(changes=1, lost=1)),
     "takeover: by a controller that has just started": (just_started, Budget(changes=1, lost=1)),
     "another quorum's /migration": (stale_mark, Budget(crashes=1, elections=1)),
@@ -358,12 +383,14 @@ MISTAKES: dict[Callable[[pytest.MonkeyPatch], None], str] = {
     mistakes.reconcile_with_whatever_image_is_at_hand: "a crash at every step of a migration",
     mistakes.overlook_what_is_under_way_when_a_reconcile_begins: TAKEN_BACK,
     mistakes.skip_the_reconcile_at_the_takeover: LATE,
-    mistakes.resume_whatever_the_mark_says: "takeover: by order of the operator, after a rollback",
     mistakes.resume_from_the_end_of_the_log: "takeover: ZooKeeper was restored, a change, a second leader",
     mistakes.take_what_is_remembered_for_everything: "takeover: by a controller that has just started",
     mistakes.remove_before_everything_was_compared: EDITED,
     mistakes.take_every_difference_for_a_change_meanwhile: EDITED,
     mistakes.inform_before_everything_was_compared: EDITED,
+    mistakes.open_the_gates_before_everything_was_compared: EDITED,
+    mistakes.resume_although_another_has_claimed_since: "takeover: a stock leader has claimed, a change",
+    mistakes.resume_from_a_mark_without_a_checksum: "takeover: a stock leader has moved the mark, a change",
     mistakes.overlook_a_claim_that_was_lost_during_the_copy: "/controller deleted at any time during the copy",
     mistakes.take_another_znode_for_another_process_for_ever: "the broker's session expires at any time",
     mistakes.release_whoever_holds_the_claim: "a failed copy, and a second leader",

@@ -454,6 +454,8 @@ class World(ModelCluster):
     def _deliver(self, node: Node, event: ev.Event | messages.WriteEvent) -> None:
         self._queue(node, node.coordinator.step(event, self.now))
         self._check_state(node, event)
+        if node.epoch == self.epoch:
+            self._demand_may_leave(node.coordinator.write_behind, self.now)
 
     def _queue(self, node: Node, effects: list[AnyEffect]) -> None:
         """What only tells people is no step of its own."""
