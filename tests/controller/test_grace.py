@@ -1,25 +1,31 @@
 """A new leader does not fence a broker in ZooKeeper mode that lives, although its heartbeat hangs at the leader before.
 
-A small world of one broker, its processes, and one connection of the controller that will lead: seeds kill and stop
-processes, break the connection, hang the leader. Bugs on purpose show that its rules see what they are about.
+A small world of one broker, its processes, a follower, and three controllers, each with a connection to the broker.
+Seeds kill, stop and shut down processes, break connections, and hang one leader after the other. Bugs on purpose show
+that its rules see what they are about.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 import pytest
 
+from migrator.controller import grace
 from migrator.controller import sessions as sessions_of
 from migrator.controller.brokers import register_broker
 from migrator.controller.decision import RefusedError
 from migrator.controller.effective import UncleanElections
-from migrator.controller.grace import GRACE_MS, replaceable
+from migrator.controller.grace import GRACE_MS
+from migrator.controller.heartbeats import HeartbeatRequest, heartbeat
 from migrator.controller.schedule import fence_silent_broker
 from migrator.controller.sessions import Sessions
+from migrator.image.model import BrokerRegistration, FeaturesImage, MetadataImage
 from migrator.records.metadata import PartitionChangeRecord, ZkMigrationState, ZkMigrationStateRecord
+from tests.controller.support import leading_controller
 from tests.controller.support.leading_controller import SESSION_MS, LeadingController, registration
 
 BROKER, FOLLOWER = 1, 2
@@ -27,22 +33,27 @@ STEP_MS = 500
 HEARTBEAT_MS = 2_000
 HANGS_MS = 10_000, 30_000
 """For how long a broker in ZooKeeper mode waits for an answer: until the hung leader goes on, or the time-out."""
-SEEDS = range(150)
-MODE = "a broker in KRaft mode has no grace"
+CONTROLLERS = HANGS = 3
+SEEDS = range(100)
+MODE = "only an unfenced broker in ZooKeeper mode has grace, in dual-write"
 HEARD = "who was heard of has an ordinary session"
 RIVAL = "another process ends the grace"
 END = "the grace ends"
 PROCESS = "only the registered process keeps its place"
 LIVES = "a broker that lives is not fenced"
-ZOOKEEPER = {"is_migrating_zk_broker": True}
+WISH = "a wish of the broker acts at once"
+STOPS = "a broker that is stopping has no grace"
+SOLE = "a broker in whose place a follower could lead has no grace"
+FIGURE = "graced brokers are counted"
 
 
-def dual_writing(**changes: Any) -> LeadingController:
-    """A leader with one broker, unfenced, in ZooKeeper mode unless ``changes`` says otherwise."""
-    controller = LeadingController(zookeeper_metadata_migration_enable=True)
-    controller.write(ZkMigrationStateRecord(ZkMigrationState.MIGRATION))
-    controller.start((BROKER,), **ZOOKEEPER | changes)
-    return controller
+@dataclass
+class Connection:
+    """Of one controller to the process with that number, opened to a registration."""
+
+    process: int
+    epoch: int
+    opened_ms: int
 
 
 class World:
@@ -51,83 +62,132 @@ class World:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.in_zookeeper_mode = self.random.random() < 0.8
+        self.dual_writes = self.random.random() < 0.9
         self.trouble = self.random.choice((0.2, 0.5, 1))
-        self.controller = dual_writing(is_migrating_zk_broker=self.in_zookeeper_mode)
-        self.registered, self.runs, self.stopped = 1, 1, False
-        """Processes by number: the registered one, the one that exists (0: none), whether it got SIGSTOP."""
-        self.reaches_leader = True
-        self.ran_ms = self.heard_ms = self.controller.now_ms
-        self.hangs_until_ms = 0
-        self.hung_since_ms = self.active_ms = self.rival_ms = 0
-        self.opened: tuple[int, int] | None = None
-        """The standby's connection: to which process, and since when."""
-        self.steady_ms = 0
-        """Since when it is the registered process that runs, and the connection leads to it."""
-        self.was_unfenced = False
+        self.controller = LeadingController(zookeeper_metadata_migration_enable=True)
+        self.controller.write(ZkMigrationStateRecord(ZkMigrationState.MIGRATION))
+        self.controller.start((BROKER, FOLLOWER), is_migrating_zk_broker=self.in_zookeeper_mode)
+        self.replicas = self.random.choice(((BROKER,), (BROKER, FOLLOWER), (FOLLOWER, BROKER)))
+        self.is_unclean = self.random.random() < 0.5
+        unclean = {"unclean_leader_election_enable": str(self.is_unclean).lower()}
+        self.topic = self.controller.create("t", self.replicas, **unclean)
+        if not self.dual_writes:
+            self.controller.write(ZkMigrationStateRecord(ZkMigrationState.PRE_MIGRATION))
+        self.registered, self.runs, self.lost, self.stopped = 1, 1, 0, False
+        """Processes by number: the registered one, the one that runs, one that still answers, but sends nothing (0:
+        none), and whether the one that runs got SIGSTOP."""
+        self.wish = ""
+        """The field of the next heartbeats that is true."""
+        self.reaches_leader, self.leader_hangs = True, False
+        self.ran_ms = self.heard_ms = self.bad_ms = self.controller.now_ms
+        """When the registered process ran last, when the leader heard of it, and when it last did not run."""
+        self.hangs_until_ms = self.active_ms = self.rival_ms = 0
+        self.leader = 0
+        self.connections: dict[int, Connection] = {}
+        self.at_activation = self.controller.image.cluster.brokers[BROKER]
+        self.proof: Connection | None = None
+        self.was_sole = False
 
     @property
     def now_ms(self) -> int:
         return self.controller.now_ms
 
     @property
-    def unfenced(self) -> bool:
-        return not self.controller.image.cluster.brokers[BROKER].fenced
-
-    @property
     def lives(self) -> bool:
         return bool(self.runs) and not self.stopped
 
+    @property
+    def unfenced(self) -> bool:
+        return not self.controller.image.cluster.brokers[BROKER].fenced
+
     def run(self) -> None:
-        for _ in range(self.random.randrange(4, 100)):
+        """Leaders that hang, one after the other."""
+        self.lead()
+        for _ in range(HANGS):
+            self.hang()
+            self.take_over()
+            self.lead()
+
+    def lead(self) -> None:
+        """For longer than a session: several leaders in a row that lead for less are not covered by `is_proof`."""
+        for step in range(self.random.choice((20, 60, 110))):
             self.step()
-        self.hung_since_ms = self.now_ms
+            is_stopping = self.controller.image.cluster.brokers[BROKER].in_controlled_shutdown
+            if step * STEP_MS > SESSION_MS + STEP_MS and is_stopping and self.random.random() < 0.3:
+                return
+
+    def hang(self) -> None:
+        self.reaches_leader = self.random.random() < 0.7
+        if self.unfenced and not self.controller.image.cluster.brokers[BROKER].in_controlled_shutdown:
+            isr = self.random.choice(((BROKER,), self.replicas))
+            self.controller.write(PartitionChangeRecord(0, self.topic, isr=isr, leader=BROKER))
+        self.leader_hangs = True
         for _ in range(self.random.randrange(5, 12)):
             self.step()
-        self.hung_since_ms, self.active_ms, self.heard_ms, self.rival_ms = 0, self.now_ms, 0, 0
-        self.was_unfenced = self.unfenced
-        self.controller.sessions = Sessions(SESSION_MS)
-        self.controller.sessions.begin(self.controller.image, self.now_ms)
-        for _ in range(120):
-            self.step()
-            self.check()
+
+    def take_over(self) -> None:
+        controller, image = self.controller, self.controller.image
+        self.leader, self.leader_hangs = (self.leader + 1) % CONTROLLERS, False
+        self.active_ms, self.heard_ms, self.rival_ms = self.now_ms, 0, 0
+        self.at_activation, self.proof = image.cluster.brokers[BROKER], self.connections.get(self.leader)
+        is_alone = controller.partition("t").isr == (BROKER,)
+        self.was_sole = self.is_unclean and is_alone and FOLLOWER in self.replicas
+        sessions = controller.sessions = Sessions(SESSION_MS)
+        sessions.begin(image, self.now_ms)
+        is_unclean = UncleanElections(image, controller.context()).enabled
+        sessions.no_grace(found for found in grace.replaceable(image, is_unclean) if found is not None)
 
     def step(self) -> None:
+        """What happens, what is said, what the leader decides; then the rules."""
         self.controller.now_ms += STEP_MS
         self.chance()
         self.connect()
-        if self.lives and self.runs == self.registered:
+        is_good = self.lives and self.runs == self.registered
+        if is_good or self.lost == self.registered:
             self.ran_ms = self.now_ms
-        if self.hung_since_ms and self.lives:
-            self.hangs_until_ms = self.hangs_until_ms or self.now_ms + self.random.choice(HANGS_MS)
-        elif self.lives and self.reaches_leader and self.now_ms >= self.hangs_until_ms:
-            self.hangs_until_ms = 0
+        if not is_good:
+            self.bad_ms = self.now_ms
+        if self.leader_hangs:
+            if self.lives and self.reaches_leader and self.now_ms >= self.hangs_until_ms:
+                self.hangs_until_ms = self.now_ms + self.random.choice(HANGS_MS)
+            return
+        if self.now_ms % HEARTBEAT_MS == 0:
+            self.controller.beat(FOLLOWER)
+        if self.lives and self.reaches_leader and self.now_ms >= self.hangs_until_ms:
             self.talk()
-        if self.active_ms:
-            self.ask()
-        if not self.hung_since_ms and self.unfenced:
+        self.ask()
+        checked_ms = self.controller.sessions.next_check_ms(self.controller.image, self.now_ms)
+        if checked_ms is not None and checked_ms <= self.now_ms:
             self.controller.commit(fence_silent_broker(self.controller.image, self.controller.context()))
+        if self.active_ms:
+            self.check()
 
     def chance(self) -> None:
         """What happens to the process and to the network."""
         which = self.random.random() / self.trouble
         if which < 0.02:
-            self.runs = 0
+            self.lost, self.runs = self.random.choice((self.lost, self.runs)), 0
         elif which < 0.04:
             self.stopped = not self.stopped
         elif which < 0.05:
             self.reaches_leader = not self.reaches_leader
-        elif which < 0.06:
-            self.opened = None
+        elif which < 0.07:
+            self.connections.pop(self.random.randrange(CONTROLLERS), None)
+        elif which < 0.08:
+            self.wish = self.random.choice(("want_fence", "want_shut_down"))
         if not self.runs and self.random.random() < 0.3:
-            self.runs, self.stopped, self.hangs_until_ms = self.registered + 1, False, 0
-        if not (self.lives and self.runs == self.registered and self.opened):
-            self.steady_ms = self.now_ms
+            self.runs, self.stopped, self.wish, self.hangs_until_ms = self.registered + 1, False, "", 0
 
     def connect(self) -> None:
-        if self.opened is not None and self.opened[0] != self.runs:
-            self.opened = None
-        if self.opened is None and self.lives and self.unfenced and self.random.random() < 0.5:
-            self.opened = self.runs, self.now_ms
+        """Each controller keeps a connection to the broker while it is unfenced. It hears late of a registration."""
+        epoch = self.controller.image.cluster.brokers[BROKER].epoch
+        for controller in range(CONTROLLERS):
+            held = self.connections.get(controller)
+            is_old = held is not None and held.epoch != epoch and self.random.random() < 0.01
+            if held is not None and (is_old or held.process not in (self.runs, self.lost)):
+                del self.connections[controller]
+            elif held is None and self.lives and self.unfenced and self.random.random() < 0.5:
+                self.connections[controller] = Connection(self.runs, epoch, self.now_ms)
 
     def talk(self) -> None:
         """The process and the leader reach each other."""
@@ -135,7 +195,7 @@ class World:
         if self.runs == self.registered:
             if self.now_ms - self.heard_ms >= HEARTBEAT_MS:
                 self.heard_ms = self.now_ms
-                controller.beat(BROKER)
+                self.beat()
             return
         controller.sessions.rival_asked(BROKER, self.now_ms)
         self.rival_ms = self.rival_ms or self.now_ms
@@ -144,25 +204,42 @@ class World:
             controller.decide(register_broker, request)
         except RefusedError:
             return
-        self.registered, self.rival_ms, self.opened = self.runs, 0, None
+        self.registered, self.rival_ms = self.runs, 0
+
+    def beat(self) -> None:
+        wish, self.wish = self.wish, self.wish if self.wish == "want_shut_down" else ""
+        response = self.controller.beat(BROKER, **({wish: True} if wish else {}))
+        is_stopping = wish == "want_shut_down" and self.controller.image.cluster.brokers[BROKER].in_controlled_shutdown
+        assert not wish or response.is_fenced or is_stopping, WISH
+        if response.should_shut_down:
+            self.runs = 0
 
     def ask(self) -> None:
-        if self.opened is not None and self.lives:
-            epoch = self.controller.image.cluster.brokers[BROKER].epoch
-            self.controller.sessions.answered(BROKER, epoch, opened_ms=self.opened[1], sent_ms=self.now_ms)
+        held = self.connections.get(self.leader)
+        if held is not None and (self.lives if held.process == self.runs else held.process == self.lost):
+            self.controller.sessions.answered(BROKER, held.epoch, opened_ms=held.opened_ms, sent_ms=self.now_ms)
 
     def check(self) -> None:
-        silent_since_ms = max(self.active_ms, self.heard_ms)
-        is_silent = self.now_ms > silent_since_ms + SESSION_MS + STEP_MS
+        registration, active_ms = self.controller.image.cluster.brokers[BROKER], self.active_ms
+        last_ms = max(active_ms, self.heard_ms)
+        is_silent, may_have = self.now_ms > last_ms + SESSION_MS, self.in_zookeeper_mode and self.dual_writes
         if self.unfenced and is_silent:
-            assert self.in_zookeeper_mode, MODE
+            assert may_have, MODE
             assert not self.heard_ms, HEARD
             assert not self.rival_ms, RIVAL
-            assert self.now_ms <= self.active_ms + GRACE_MS, END
+            assert self.now_ms <= active_ms + GRACE_MS, END
+            assert not self.at_activation.in_controlled_shutdown, STOPS
+            assert not self.was_sole, SOLE
             assert self.now_ms <= self.ran_ms + SESSION_MS + STEP_MS, PROCESS
-        was_steady = self.was_unfenced and self.steady_ms <= self.active_ms - 2 * SESSION_MS
-        if was_steady and not self.heard_ms and self.in_zookeeper_mode:
-            assert self.unfenced or self.now_ms > self.active_ms + GRACE_MS, LIVES
+        is_graced = self.controller.sessions.is_graced(registration, self.now_ms)
+        assert is_graced is (self.unfenced and is_silent), FIGURE
+        proof, before_ms = self.proof, active_ms - 2 * SESSION_MS
+        before = self.at_activation
+        is_steady = proof is not None and proof is self.connections.get(self.leader)
+        is_steady = is_steady and proof.epoch == before.epoch and proof.opened_ms <= before_ms
+        was_well = not before.fenced and not before.in_controlled_shutdown and not self.was_sole
+        if is_steady and was_well and may_have and self.bad_ms <= before_ms and not self.heard_ms:
+            assert self.unfenced or self.now_ms > active_ms + GRACE_MS, LIVES
 
 
 def run_seeds() -> None:
@@ -181,18 +258,53 @@ def forgets_what_was_heard(self: Sessions, broker_id: int, epoch: int, now_ms: i
         self._by_broker[broker_id] = replace(session, last_contact_ms=now_ms, presumed=False)
 
 
+def takes_any_registration(self: Sessions, broker_id: int, _epoch: int, *, opened_ms: int, sent_ms: int) -> None:
+    session = self._by_broker[broker_id]
+    if session.answered_ms is not None and grace.is_proof(opened_ms, self._active_ms, SESSION_MS):
+        self._by_broker[broker_id] = replace(session, answered_ms=max(session.answered_ms, sent_ms))
+
+
 def lasts(answered_ms: int, _active_ms: int, session_ms: int) -> int:
     return answered_ms + session_ms
 
 
+def for_kraft_brokers(image: MetadataImage, broker: BrokerRegistration) -> bool:
+    return grace.may_have_grace(image, replace(broker, is_migrating_zk_broker=True))
+
+
+def before_dual_write(image: MetadataImage, broker: BrokerRegistration) -> bool:
+    features = FeaturesImage(image.features.levels, ZkMigrationState.MIGRATION)
+    return grace.may_have_grace(replace(image, features=features), broker)
+
+
+def while_stopping(image: MetadataImage, broker: BrokerRegistration) -> bool:
+    return grace.may_have_grace(image, replace(broker, in_controlled_shutdown=False))
+
+
+def all_in_an_isr(image: MetadataImage, _is_unclean: Any) -> Iterator[int | None]:
+    yield from (b for topic in image.topics.by_id.values() for p in topic.partitions.values() for b in p.isr)
+
+
+def wishes_wait(image: MetadataImage, request: HeartbeatRequest, context: Any) -> Any:
+    waits = context.now_ms <= context.sessions._active_ms + GRACE_MS
+    return heartbeat(image, replace(request, want_fence=False, want_shut_down=False) if waits else request, context)
+
+
 BUGS: dict[str, tuple[object, str, object, str]] = {
     "a connection of any age is proof": (sessions_of, "is_proof", lambda *_: True, PROCESS),
+    "answers of an older registration count": (Sessions, "answered", takes_any_registration, PROCESS),
     "the grace does not end": (sessions_of, "grace_ends_ms", lasts, END),
     "one answer is enough": (sessions_of, "grace_ends_ms", lambda _, active_ms, __: active_ms + GRACE_MS, PROCESS),
-    "every broker has it": (sessions_of, "may_have_grace", lambda *_: True, MODE),
-    "another process does not end it": (Sessions, "no_grace", lambda *_: None, RIVAL),
+    "a broker in KRaft mode has it": (sessions_of, "may_have_grace", for_kraft_brokers, MODE),
+    "it is given before dual-write": (sessions_of, "may_have_grace", before_dual_write, MODE),
+    "a broker that is stopping has it": (sessions_of, "may_have_grace", while_stopping, STOPS),
+    "the only member of an ISR has it": (grace, "replaceable", lambda *_: (), SOLE),
+    "all members of an ISR lose it": (grace, "replaceable", all_in_an_isr, LIVES),
+    "another process does not end it": (Sessions, "rival_asked", lambda *_: None, RIVAL),
     "a heartbeat does not end it": (Sessions, "heard", forgets_what_was_heard, HEARD),
+    "wishes wait for its end": (leading_controller, "heartbeat", wishes_wait, WISH),
     "nobody has it": (sessions_of, "may_have_grace", lambda *_: False, LIVES),
+    "every broker is counted": (Sessions, "is_graced", Sessions.is_valid, FIGURE),
 }
 """Each with the rule that it breaks."""
 
@@ -203,96 +315,3 @@ def test_rules_see_each_planted_bug(name: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(target, attribute, replacement)
     with pytest.raises(AssertionError, match=rule):
         run_seeds()
-
-
-def taken_over(controller: LeadingController) -> Sessions:
-    """The sessions of the next leader, which becomes active now, in a world that is old."""
-    controller.now_ms += 100_000
-    controller.sessions = Sessions(SESSION_MS)
-    controller.sessions.begin(controller.image, controller.now_ms)
-    return controller.sessions
-
-
-def answer(controller: LeadingController, after_ms: int, epoch: int | None = None) -> None:
-    controller.now_ms += after_ms
-    registered = controller.image.cluster.brokers[BROKER].epoch
-    controller.sessions.answered(BROKER, registered if epoch is None else epoch, opened_ms=0, sent_ms=controller.now_ms)
-
-
-def fenced(controller: LeadingController) -> bool:
-    while controller.commit(fence_silent_broker(controller.image, controller.context())) is not None:
-        pass
-    return controller.image.cluster.brokers[BROKER].fenced
-
-
-def test_grace_counts_only_beyond_the_session() -> None:
-    controller = dual_writing()
-    sessions, broker = taken_over(controller), controller.image.cluster.brokers[BROKER]
-    answer(controller, 5_000)
-    assert not sessions.is_graced(broker, controller.now_ms)
-    answer(controller, 5_000)
-    assert sessions.is_graced(broker, controller.now_ms)
-    assert sessions.next_check_ms(controller.image, controller.now_ms) == controller.now_ms + SESSION_MS + 1
-    controller.beat(BROKER)
-    assert not sessions.is_graced(broker, controller.now_ms)
-
-
-def test_answers_of_an_older_registration_do_not_count() -> None:
-    controller = dual_writing()
-    taken_over(controller)
-    answer(controller, 5_000, epoch=controller.image.cluster.brokers[BROKER].epoch - 1)
-    controller.now_ms += SESSION_MS
-    assert fenced(controller)
-
-
-@pytest.mark.parametrize("wish", ["want_fence", "want_shut_down"])
-def test_wishes_of_the_broker_act_at_once(wish: str) -> None:
-    controller = dual_writing()
-    taken_over(controller)
-    answer(controller, 10_000)
-    response = controller.beat(BROKER, **{wish: True})
-    assert response.is_fenced
-    assert response.should_shut_down is (wish == "want_shut_down")
-
-
-def test_a_broker_that_is_stopping_has_none() -> None:
-    controller = dual_writing()
-    controller.start((FOLLOWER,), **ZOOKEEPER)
-    controller.create("led", (BROKER, FOLLOWER))
-    controller.beat(BROKER, want_shut_down=True)
-    assert controller.image.cluster.brokers[BROKER].in_controlled_shutdown
-    taken_over(controller)
-    answer(controller, SESSION_MS + 1)
-    assert fenced(controller)
-
-
-@pytest.mark.parametrize(
-    ("state", "has_grace"), [(ZkMigrationState.MIGRATION, True), (ZkMigrationState.PRE_MIGRATION, False)]
-)
-def test_only_in_dual_write(state: ZkMigrationState, has_grace: bool) -> None:
-    controller = dual_writing()
-    controller.write(ZkMigrationStateRecord(state))
-    taken_over(controller)
-    answer(controller, 8_000)
-    controller.now_ms += 2_000
-    assert fenced(controller) is not has_grace
-
-
-def test_the_only_member_of_an_isr_whose_follower_could_lead_has_none() -> None:
-    controller = dual_writing()
-    controller.start((FOLLOWER,), **ZOOKEEPER)
-    shrunk = controller.create("shrunk", (BROKER, FOLLOWER), unclean_leader_election_enable="true")
-    controller.create("whole", (FOLLOWER, BROKER), unclean_leader_election_enable="true")
-    controller.create("alone", (FOLLOWER,), unclean_leader_election_enable="true")
-    controller.create("clean", (BROKER, FOLLOWER))
-    controller.write(PartitionChangeRecord(0, shrunk, isr=(BROKER,)))
-
-    def found() -> list[int | None]:
-        return list(replaceable(controller.image, UncleanElections(controller.image, controller.context()).enabled))
-
-    assert found() == [BROKER]
-    sessions = taken_over(controller)
-    sessions.no_grace(broker_id for broker_id in found() if broker_id is not None)
-    answer(controller, SESSION_MS + 1)
-    assert fenced(controller)
-    assert found() == []
