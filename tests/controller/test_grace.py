@@ -233,12 +233,15 @@ class World:
             assert self.now_ms <= self.ran_ms + SESSION_MS + STEP_MS, PROCESS
         is_graced = self.controller.sessions.is_graced(registration, self.now_ms)
         assert is_graced is (self.unfenced and is_silent), FIGURE
-        proof, before_ms = self.proof, active_ms - 2 * SESSION_MS
-        before = self.at_activation
-        is_steady = proof is not None and proof is self.connections.get(self.leader)
-        is_steady = is_steady and proof.epoch == before.epoch and proof.opened_ms <= before_ms
+        before, proof, before_ms = self.at_activation, self.proof, active_ms - 2 * SESSION_MS
+        is_steady = (
+            proof is not None
+            and proof is self.connections.get(self.leader)
+            and proof.epoch == before.epoch
+            and max(proof.opened_ms, self.bad_ms) <= before_ms
+        )
         was_well = not before.fenced and not before.in_controlled_shutdown and not self.was_sole
-        if is_steady and was_well and may_have and self.bad_ms <= before_ms and not self.heard_ms:
+        if is_steady and was_well and may_have and not self.heard_ms:
             assert self.unfenced or self.now_ms > active_ms + GRACE_MS, LIVES
 
 
