@@ -128,7 +128,13 @@ class Chaos:
             return
         fault = self._waiting.pop(state, None) or self._seeker(controller, state)
         if fault is not None:
-            self.world.after(self._random.uniform(0, LASTING_SECONDS.get(state, 0.0)), partial(fault, controller))
+            strike = partial(self._strike_late, fault, controller)
+            self.world.after(self._random.uniform(0, LASTING_SECONDS.get(state, 0.0)), strike)
+
+    def _strike_late(self, fault: Callable[[Controller], None], controller: Controller) -> None:
+        """A fault that waited: the faults may have ended meanwhile, and nothing would mend it."""
+        if self.world.faults_go_on and not self.calm.is_on:
+            fault(controller)
 
     def _seeker(self, controller: Controller, state: str) -> Callable[[Controller], None] | None:
         """All faults strike each state in turn. Each seed begins with another one, as some states are met once."""

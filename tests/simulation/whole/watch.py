@@ -396,10 +396,11 @@ class Watch:
 
     def may_lose_disk(self, controller: Controller) -> bool:
         """Whether everybody else of a majority has, durably, what is committed, and no voter is lost already. A
-        voter whose disk began empty waits for every voter: if one is lost in a new quorum, a person has to decide."""
+        voter whose disk began empty waits for every voter: if one is lost in a new quorum, a person has to decide.
+        While a change of voters is under way, the voters that remain may be too few without this disk."""
         keys = self.voter_keys()
         own = {ReplicaKey(one.node_id, one.directory_id) for one in self.world.controllers.values()}
-        if self.is_dynamic() and not (keys <= own and self.addresses_are_known()):
+        if self.is_dynamic() and not (keys <= own and self.addresses_are_known() and self._voters_rest()):
             return False
         voters = {key.node_id for key in keys}
         whole = [
@@ -411,6 +412,11 @@ class Watch:
             and not shadow.core.quorum._core._quorum.must_fetch_first
         ]
         return len(whole) > len(voters) // 2
+
+    def _voters_rest(self) -> bool:
+        """Whether no log has a change of voters that is not committed, and no operator waits for one."""
+        changes = (shadow.core.quorum.membership.offset for shadow in self.of_the_quorum().values())
+        return max(changes, default=-1) < self.committed.end and not self.world.operator.is_busy
 
     def _has_all(self, shadow: Shadow) -> bool:
         """Whether all committed records are on its disk: a log with the last batch has all before it."""
