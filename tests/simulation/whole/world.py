@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from random import Random
 
 from migrator.node import image_proof, snapshotter
-from migrator.raft.voter_set import VoterSet
+from migrator.raft.voter_set import ReplicaKey, VoterSet
+from migrator.records.uuid import ZERO_UUID
 from tests.simulation.whole.agreement import why_behind, why_not_agreed, why_unfenced
 from tests.simulation.whole.breach import Violation, check
 from tests.simulation.whole.brokers import FIRST_ID, Broker
@@ -292,9 +293,13 @@ class World:
 
     def _change_leader(self) -> None:
         """In half of the worlds, if the others may elect: it has never heard of brokers that are silent from now on."""
-        leader, voters = self.watch.some_leader(), {key.node_id for key in self.watch.voter_keys()}
-        others = [node_id for node_id in voters if leader is not None and node_id != leader.node_id]
-        alive = [node_id for node_id in others if node_id not in self.chaos.dead]
+        leader, voters = self.watch.some_leader(), self.watch.voter_keys()
+        alive = [
+            one
+            for one in self.controllers.values()
+            if {one.key, ReplicaKey(one.node_id, ZERO_UUID)} & voters  # configured voters have no directories
+            and not (one is leader or one.is_given_up or one.node_id in self.chaos.dead)
+        ]
         if leader is not None and self.brokers and self.options.seed % 2 and len(alive) > len(voters) // 2:
             self.chaos.is_over = True
             self.count("leaders that end when brokers are silent")
