@@ -199,7 +199,8 @@ async def test_the_log_is_a_page_and_ends_with_what_zookeeper_has(zookeeper: Zoo
             gate.mend()
         await cluster.until("it says that ZooKeeper is back", lambda: "answers again, after" in _log(leader))
         await cluster.until_dual_writing()
-        away = _log(leader).splitlines()[before:]
+        # A machine with much other work makes the loop late, which is another subject.
+        away = [line for line in _log(leader).splitlines()[before:] if "loop_health" not in line]
         assert not [line for line in away if "kazoo" in line]
         assert len([line for line in away if "WARNING" in line]) == 1, away
         assert cluster.gates[leader.node_id].hosts in away[0]
