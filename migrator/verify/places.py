@@ -157,6 +157,16 @@ def mapped(path: Path, *, changes: bool = False) -> mmap.mmap | bytes:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
 
 
+def read_range(path: Path, start: int, size: int) -> bytes:
+    """Bytes of a file; of the decompressed content if its name ends with ``.gz``. Errors as in `mapped`."""
+    with ExitStack() as stack:
+        file: IO[bytes] = stack.enter_context(path.open("rb"))
+        if path.suffix == ".gz":
+            file = cast("IO[bytes]", stack.enter_context(gzip.GzipFile(fileobj=file)))
+        file.seek(start)
+        return file.read(size)
+
+
 @cache
 def _store() -> S3FileSystem:
     """One for the process: it keeps connections.

@@ -24,18 +24,12 @@ from migrator.verify.comparison import LogReading
 from migrator.verify.kraft.observed import is_address
 from migrator.verify.named import Sources
 from migrator.verify.places import place
-from migrator.verify.spark.arrow_rows import SCHEMA, RowReader, Share, arrow_batches, require_options
+from migrator.verify.spark.arrow_rows import SCHEMA, RowReader, arrow_batches, require_options
 from migrator.verify.spark.failures import packing
 from migrator.verify.spark.kraft_source import RecordsSource, metadata_rows
 from migrator.verify.spark.metadata_source import MetadataSource
-from migrator.verify.zookeeper.files import (
-    DataFiles,
-    data_files,
-    other_families_share,
-    read_tree,
-    topics_share,
-    total_bytes,
-)
+from migrator.verify.zookeeper.files import DataFiles, data_files
+from migrator.verify.zookeeper.parts import Part, divided, part_rows
 from migrator.verify.zookeeper.reading import other_families, topic_names, topics
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, options_from
@@ -114,27 +108,30 @@ class LiveReader(_Reader):
         return options_from(self.settings, self.options.get("hosts"))
 
 
+class FilesPart(InputPartition):
+    """A partition with one part of the files."""
+
+    def __init__(self, part: Part) -> None:
+        super().__init__(None)
+        self.part = part
+
+
 class FilesReader(_Reader):
-    """Each partition reads all files and keeps its share, so that no partition holds everything."""
+    """Each partition reads its part of the snapshot, and the logs."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """The parts that Spark reads in parallel (see `DataSourceReader`)."""
-        if not self.wants_topics:
-            return [OtherFamilies()]
         with packing():
-            count = self.shares_of(total_bytes(self._files()))
-        return [OtherFamilies(), *(Share(number, count) for number in range(count))]
+            others, *of_topics = divided(self._files(), self.shards, self._chroot())
+        return [FilesPart(part) for part in (others, *(of_topics if self.wants_topics else ()))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part (see `DataSourceReader`)."""
+        if not isinstance(partition, FilesPart):
+            raise TypeError(f"not a part of files: {partition}")
         with packing():
-            if isinstance(partition, Share):
-                keep = topics_share(self._chroot(), partition.number, partition.count)
-                tree = read_tree(self._files(), keep, self._chroot()).tree
-                yield from self.batches(topics(tree, topic_names(tree), self.encoder(), self.salt))
-            else:
-                tree = read_tree(self._files(), other_families_share(self._chroot()), self._chroot()).tree
-                yield from self.batches(other_families(tree, self.encoder(), self.salt))
+            rows = part_rows(self._files(), partition.part, self._chroot(), self.encoder(), self.salt)
+            yield from self.batches(rows)
 
     def _files(self) -> DataFiles:
         path = self.options["path"]

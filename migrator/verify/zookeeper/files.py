@@ -16,18 +16,19 @@ import re
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - a class, whatever its module calls it
-from typing import Self
+from typing import Self, TypeVar
 
 from migrator.errors import OperatorError
 from migrator.log.errors import storage_errors
 from migrator.values import value
 from migrator.verify.live_files import goes_on, stamp
-from migrator.verify.places import mapped
+from migrator.verify.places import mapped, read_range
 from migrator.verify.zookeeper.jute_cursor import INT, LONG, Buffer, Cursor, DamagedFileError
 from migrator.verify.zookeeper.transactions import (
     Change,
@@ -73,7 +74,16 @@ def read_snapshot(path: Path, keep: Callable[[bytes], bool]) -> Iterator[Snapsho
     :raises DamagedFileError: the file is cut or damaged.
     :raises OperatorError: the file can't be read, or its compression is unknown.
     """
-    cursor = Cursor(_content(path))
+    return whole_snapshot(path, Cursor(content_of(path)), keep)
+
+
+def whole_snapshot(
+    path: Path, cursor: Cursor, keep: Callable[[bytes], bool], ended: Callable[[int], None] = lambda _: None
+) -> Iterator[SnapshotNode]:
+    """As `read_snapshot`, from the start of its content: while a znode is yielded, ``cursor`` stands at its begin.
+
+    :param ended: called with the position where the znodes end.
+    """
     try:
         cursor.check_header(path, MAGIC)
         for _ in range(cursor.number()):
@@ -81,14 +91,15 @@ def read_snapshot(path: Path, keep: Callable[[bytes], bool]) -> Iterator[Snapsho
         for _ in range(cursor.number()):
             cursor.unpack(LONG)
             cursor.skip_acls()
-        yield from _nodes(cursor, keep)
+        yield from nodes_at(cursor, keep)
+        ended(cursor.position - len(END_MARK))
         _check_sums(cursor, path)
     except (StructError, IndexError) as error:
         raise DamagedFileError(path, f"the snapshot is cut: {error}", cursor.position) from error
 
 
-def _nodes(cursor: Cursor, keep: Callable[[bytes], bool]) -> Iterator[SnapshotNode]:
-    """Yield every znode up to the end. One flat loop, because it passes over millions of znodes."""
+def nodes_at(cursor: Cursor, keep: Callable[[bytes], bool]) -> Iterator[SnapshotNode]:
+    """Yield every znode up to the end mark that ``keep`` takes. One flat loop: it passes over millions of znodes."""
     buffer, position, size = cursor.buffer, cursor.position, len(cursor.buffer)
     number, tail_size = INT.unpack_from, NODE_TAIL.size
     while True:
@@ -128,7 +139,8 @@ def _check_sums(cursor: Cursor, path: Path) -> None:
         cursor.unpack(extras.pop(0))
 
 
-def _content(path: Path) -> Buffer:
+def content_of(path: Path) -> Buffer:
+    """The content of a snapshot, decompressed; errors as in `read_snapshot`."""
     if path.suffix == ".snappy":
         raise OperatorError(
             "verify cannot read a snapshot that is compressed with snappy",
@@ -136,9 +148,21 @@ def _content(path: Path) -> Buffer:
             remedy="Start the server with -Dzookeeper.snapshot.compression.method=gz or without compression and "
             "wait for its next snapshot, or read the running ensemble (--zookeeper)",
         )
+    with _decompressing(path):
+        return mapped(path)
+
+
+def range_of(path: Path, start: int, end: int) -> bytes:
+    """Bytes of the content of a snapshot; errors as in `content_of`."""
+    with _decompressing(path):
+        return read_range(path, start, end - start)
+
+
+@contextmanager
+def _decompressing(path: Path) -> Iterator[None]:
     with storage_errors("cannot read", path):
         try:
-            return mapped(path)
+            yield
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise DamagedFileError(path, f"the snapshot does not decompress: {error}") from error
 
@@ -147,14 +171,10 @@ VERSION_DIRECTORY = "version-2"
 _NAME = re.compile(r"(snapshot|log)\.([0-9a-f]{1,16})(\.gz|\.snappy)?")
 _EPOCH_SHIFT = 32
 """A zxid is the leader's epoch and, below, a number that counts from 1 in each epoch."""
-_TOPIC_ROOTS = (paths.TOPICS, paths.DELETE_TOPICS, paths.TOPIC_CONFIGS)
-_OTHER_ROOTS = (
-    *(paths.BROKER_CONFIGS, paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS, paths.LITERAL_ACLS),
-    *(paths.PREFIXED_ACLS, paths.TOKENS, paths.PRODUCER_IDS),
-)
 _REMEDY = "Give the dataDir of a ZooKeeper server, or its folder version-2. Repeat the option for a separate dataLogDir"
 
 Keep = Callable[[bytes], bool]
+T = TypeVar("T")
 
 
 @value
@@ -200,42 +220,6 @@ def data_files(directories: Sequence[Path]) -> DataFiles:
     return DataFiles(directories[0], sorted(found["snapshot"], reverse=True), sorted(found["log"]))
 
 
-def total_bytes(files: DataFiles) -> int:
-    """The bytes that have to be read: the newest snapshot and the logs after it."""
-    zxid, snapshot = files.snapshots[0]
-    with storage_errors("cannot read", files.directory):
-        return sum(path.stat().st_size for path in (snapshot, *(path for _, path in _logs_from(files, zxid))))
-
-
-def topics_share(chroot: str, number: int, count: int) -> Keep:
-    """Takes the znodes of one of ``count`` shares of the topics: assignments, states, configs, pending deletions."""
-    roots = tuple(f"{chroot}{root}/".encode() for root in _TOPIC_ROOTS)
-    lengths = {root: len(root) for root in roots}
-    shares: dict[bytes, bool] = {}
-
-    def keep(path: bytes) -> bool:
-        for root in roots:
-            if path.startswith(root):
-                start = lengths[root]
-                end = path.find(b"/", start)
-                if end >= 0 and not path.endswith(b"/state"):
-                    return False
-                name = path[start:] if end < 0 else path[start:end]
-                taken = shares.get(name)
-                if taken is None:
-                    taken = shares[name] = zlib.crc32(name) % count == number
-                return taken
-        return False
-
-    return keep
-
-
-def other_families_share(chroot: str) -> Keep:
-    """Takes everything that is compared, except topics."""
-    roots = tuple(f"{chroot}{root}".encode() for root in _OTHER_ROOTS)
-    return lambda path: path.startswith(roots)
-
-
 @value
 class FilesReading:
     """``zxid``: the last transaction that the tree contains."""
@@ -249,17 +233,32 @@ def read_tree(files: DataFiles, keep: Keep, chroot: str = "") -> FilesReading:
 
     :raises OperatorError: a file can't be read or is damaged, or transactions are missing; names file and position.
     """
+
+    def read(path: Path, znodes: Znodes) -> None:
+        znodes.put_all(read_snapshot(path, keep))
+
+    _, znodes, zxid = from_newest(files, read, keep)
+    return FilesReading(znodes.tree(len(chroot)), zxid)
+
+
+def from_newest(files: DataFiles, read: Callable[[Path, Znodes], T], keep: Keep) -> tuple[T, Znodes, int]:
+    """Read the newest snapshot that is whole, and replay the logs after it.
+
+    :param read: puts znodes of a snapshot.
+    :param keep: takes the znodes that the logs create.
+    :returns: what ``read`` gave, the znodes, and the last transaction that they contain.
+    :raises OperatorError: as `read_tree`.
+    """
     damage: DamagedFileError | None = None
     for zxid, path in files.snapshots:
-        znodes = _Znodes(len(chroot))
+        znodes = Znodes()
         try:
-            for node in read_snapshot(path, keep):
-                znodes.put(node.path, node.data, node.version, node.czxid, node.mzxid, node.ephemeral_owner)
+            result = read(path, znodes)
         except DamagedFileError as error:  # it may be incomplete yet; an older one and the logs have the same data
             damage = damage or error
             continue
         try:
-            return FilesReading(*_replayed(znodes, files, zxid, keep))
+            return result, znodes, replay(znodes, files, zxid, keep)
         except _MissingTransactionsError as error:
             raise (damage or error) from error
     raise damage or OperatorError("there is no snapshot", where=str(files.directory), remedy=_REMEDY)
@@ -273,7 +272,8 @@ class _MissingTransactionsError(OperatorError):
         )
 
 
-def _replayed(znodes: _Znodes, files: DataFiles, zxid: int, keep: Keep) -> tuple[ZnodeTree, int]:
+def replay(znodes: Znodes, files: DataFiles, zxid: int, keep: Keep) -> int:
+    """Apply the transactions after ``zxid``; gives the last one. Errors as in `read_tree`."""
     for transaction in _transactions(files, zxid):
         if files.until is not None and transaction.zxid > files.until:
             break
@@ -284,10 +284,10 @@ def _replayed(znodes: _Znodes, files: DataFiles, zxid: int, keep: Keep) -> tuple
         if files.until is not None and zxid < files.until:
             what = f"zxid {files.until:#x} is asked for, but the logs end with {zxid:#x}"
             raise OperatorError(what, where=str(files.directory), remedy="Ask for a zxid that the logs have reached")
-    return ZnodeTree(znodes.by_path()), zxid
+    return zxid
 
 
-def _logs_from(files: DataFiles, zxid: int) -> Sequence[tuple[int, Path]]:
+def logs_from(files: DataFiles, zxid: int) -> Sequence[tuple[int, Path]]:
     """The log files that may hold transactions after ``zxid``."""
     before = [index for index, (first, _) in enumerate(files.logs) if first <= zxid + 1]
     return files.logs[before[-1] if before else 0 :]
@@ -295,7 +295,7 @@ def _logs_from(files: DataFiles, zxid: int) -> Sequence[tuple[int, Path]]:
 
 def _transactions(files: DataFiles, zxid: int) -> Iterator[Transaction]:
     """The transactions after ``zxid``, without a gap."""
-    logs = _logs_from(files, zxid)
+    logs = logs_from(files, zxid)
     for index, (_, path) in enumerate(logs):
         since = stamp(path)
         try:
@@ -317,15 +317,24 @@ def _check_follows(path: Path, last: int, following: int) -> None:
         raise _MissingTransactionsError(path, last, following)
 
 
-class _Znodes:
-    """Znodes by raw path under replay; ``strip`` characters of chroot come off at the end."""
+class Znodes:
+    """Znodes by raw path under replay."""
 
-    def __init__(self, strip: int) -> None:
-        self._strip = strip
+    def __init__(self) -> None:
         self._nodes: dict[bytes, tuple[bytes | None, int, int, int, int]] = {}
         self._ephemerals: defaultdict[int, set[bytes]] = defaultdict(set)
 
+    def __iter__(self) -> Iterator[bytes]:
+        """The paths."""
+        return iter(self._nodes)
+
+    def put_all(self, nodes: Iterable[SnapshotNode]) -> None:
+        """Take znodes of a snapshot."""
+        for node in nodes:
+            self.put(node.path, node.data, node.version, node.czxid, node.mzxid, node.ephemeral_owner)
+
     def put(self, path: bytes, data: bytes | None, version: int, czxid: int, mzxid: int, owner: int) -> None:
+        """Take a znode; ``owner`` is the session of an ephemeral one, else 0."""
         self._nodes[path] = data, version, czxid, mzxid, owner
         if owner:
             self._ephemerals[owner].add(path)
@@ -349,14 +358,14 @@ class _Znodes:
         if node is not None and node[4]:
             self._ephemerals[node[4]].discard(path)
 
-    def by_path(self) -> dict[str, Znode]:
-        """The znodes by path. Empties this object, which is as large as the cluster's metadata."""
+    def tree(self, strip: int) -> ZnodeTree:
+        """The znodes, ``strip`` characters of chroot taken off. Empties this object, which may be large."""
         made: dict[str, Znode] = {}
         while self._nodes:
             raw, (data, version, czxid, mzxid, owner) = self._nodes.popitem()
-            path = raw[self._strip :].decode() or "/"
+            path = raw[strip:].decode() or "/"
             made[path] = Znode(path, data, Stat(czxid, mzxid, version, 0, owner, len(data or b""), 0, 0))
-        return made
+        return ZnodeTree(made)
 
 
 class ZnodeTree:

@@ -25,8 +25,13 @@ def topic_names(tree: ZkSource) -> list[str]:
     return sorted(set(names or ()) - set(doomed or ()))
 
 
-def topics(tree: ZkSource, names: Sequence[str], encoder: PasswordEncoder, salt: bytes) -> Iterator[Row]:
-    """Rows of these topics, their partitions and configs. A topic that has disappeared meanwhile has no rows."""
+def topics(
+    tree: ZkSource, names: Sequence[str], encoder: PasswordEncoder, salt: bytes, *, is_part: bool = False
+) -> Iterator[Row]:
+    """Rows of these topics, their partitions and configs. A topic that has disappeared meanwhile has no rows.
+
+    :param is_part: the tree is a part of ZooKeeper's: the config of a topic may be in it without the topic.
+    """
     for start in range(0, len(names), TOPICS_AT_ONCE):
         some = names[start : start + TOPICS_AT_ONCE]
         found = {}
@@ -39,7 +44,8 @@ def topics(tree: ZkSource, names: Sequence[str], encoder: PasswordEncoder, salt:
         for (name, partition), state in zip(wanted, states, strict=True):
             content = None if state is None else (state.data, state.stat.version)
             yield from znode_rows.partition_rows(name, found[name], partition, content)
-        for name, znode in zip(found, tree.read(map(paths.topic_config, found)), strict=True):
+        configured = some if is_part else found
+        for name, znode in zip(configured, tree.read(map(paths.topic_config, configured)), strict=True):
             if znode is not None:
                 yield from znode_rows.topic_config_rows(name, znode.data, encoder, salt)
 

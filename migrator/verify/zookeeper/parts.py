@@ -1,0 +1,202 @@
+"""Divides the files of a ZooKeeper server among tasks: ranges of the newest whole snapshot, each read by one task.
+
+The encoding of a snapshot has no marks between znodes, so one pass makes an index: it checks the checksum of all, skips
+what is below a topic, and notes where ranges begin. The server writes its tree depth first, so the znodes of a topic
+lie together; ranges begin with a topic or the config of one. The pass replays the logs for the names of topics, and
+finds the last transaction, at which every task ends: so the rows of all tasks are those of one moment. Each task
+replays the logs for the znodes in its range. Names that only the logs hold are told to one task. Source:
+``org.apache.zookeeper.server.DataTree.serializeNode``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from migrator.errors import OperatorError
+from migrator.values import value
+from migrator.verify.canonical import Row
+from migrator.verify.places import place
+from migrator.verify.zookeeper.files import (
+    END_MARK,
+    DataFiles,
+    Znodes,
+    ZnodeTree,
+    content_of,
+    from_newest,
+    nodes_at,
+    range_of,
+    replay,
+    whole_snapshot,
+)
+from migrator.verify.zookeeper.jute_cursor import Cursor, DamagedFileError
+from migrator.verify.zookeeper.reading import other_families, topic_names, topics
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.passwords import PasswordEncoder
+
+PART_BYTES = 128 * 1024 * 1024
+"""The most bytes of a snapshot for one task; it goes on to the end of a topic. In memory they take several times as
+many."""
+_ROOTS = (paths.TOPICS, paths.TOPIC_CONFIGS)
+_OTHER_ROOTS = (
+    *(paths.BROKER_CONFIGS, paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS, paths.LITERAL_ACLS),
+    *(paths.PREFIXED_ACLS, paths.TOKENS, paths.PRODUCER_IDS),
+)
+_NOTHING = b"\0"
+"""No path begins with it."""
+
+
+@value
+class Span:
+    """Bytes of a snapshot from ``start`` to ``end``, and their Adler-32."""
+
+    start: int
+    end: int
+    checksum: int
+
+
+@value
+class Part:
+    """What one task reads. ``zxid``: of the snapshot; ``until``: the last transaction to apply; ``late``: the paths of
+    topics and configs that only the logs hold, of this task; ``without``: topics that are being deleted, and configs
+    that have no topic. ``has_topics``: whether it is a part of the topics, or all that is not of topics."""
+
+    snapshot: str
+    zxid: int
+    until: int
+    spans: tuple[Span, ...]
+    has_topics: bool
+    late: frozenset[bytes] = frozenset()
+    without: frozenset[str] = frozenset()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the snapshot."""
+        return sum(span.end - span.start for span in self.spans)
+
+
+class _Names:
+    """Where Kafka's topics, their configs and their pending deletions are, below a chroot."""
+
+    def __init__(self, chroot: str) -> None:
+        self.roots = tuple(f"{chroot}{root}/".encode() for root in _ROOTS)
+        self.others = tuple(f"{chroot}{root}".encode() for root in _OTHER_ROOTS)
+        self._all = (*self.roots, f"{chroot}{paths.DELETE_TOPICS}/".encode())
+        self.depth = self.roots[0].count(b"/")
+
+    def is_name(self, path: bytes) -> bool:
+        """Whether it is the znode of a topic, of its config, or of its deletion."""
+        return path.startswith(self._all) and path.count(b"/") == self.depth
+
+    def name_of(self, path: bytes) -> bytes:
+        """The znode of the topic to which this one belongs."""
+        return b"/".join(path.split(b"/", self.depth + 1)[: self.depth + 1])
+
+    def is_compared(self, path: bytes) -> bool:
+        """Whether a znode of a topic gives rows."""
+        return path.endswith(b"/state") or path.count(b"/") == self.depth
+
+
+def divided(files: DataFiles, count: int, chroot: str = "") -> tuple[Part, ...]:
+    """Divide the files: first everything that is not of topics, then the topics in about ``count`` parts, or more.
+
+    :raises OperatorError: a file can't be read or is damaged, or transactions are missing; names file and position.
+    """
+    names = _Names(chroot)
+
+    def read(path: Path, znodes: Znodes) -> _Index:
+        index = _Index(path, count)
+        index.read(znodes, names)
+        return index
+
+    index, znodes, until = from_newest(files, read, names.is_name)
+    late = frozenset(path for path in znodes if path.startswith(names.roots)) - index.names
+    tree = znodes.tree(len(chroot))
+    configs, doomed = tree.children([paths.TOPIC_CONFIGS, paths.DELETE_TOPICS])
+    without = frozenset(configs or ()).difference(topic_names(tree)) | frozenset(doomed or ())
+    zxid = next(zxid for zxid, path in files.snapshots if path == index.path)
+    spans = index.of_topics or [Span(0, 0, zlib.adler32(b""))]
+    parts = [Part(str(index.path), zxid, until, (span,), has_topics=True, without=without) for span in spans]
+    parts[-1] = replace(parts[-1], late=late)
+    return Part(str(index.path), zxid, until, tuple(index.of_others), has_topics=False), *parts
+
+
+class _Index:
+    """The spans of a snapshot, and the names in it."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        self.path = path
+        self.of_topics: list[Span] = []
+        self.of_others: list[Span] = []
+        self.names: frozenset[bytes] = frozenset()
+        self._content = content_of(path)
+        self._size = min(PART_BYTES, -(-len(self._content) // count))
+        self._start, self._is_inside = -1, False
+
+    def read(self, znodes: Znodes, names: _Names) -> None:
+        """Pass over the snapshot, and put the znodes of names, without data."""
+        cursor, below = Cursor(self._content), _NOTHING
+
+        def is_above(path: bytes) -> bool:
+            return not path.startswith(below)
+
+        for node in whole_snapshot(self.path, cursor, is_above, self._cut):
+            is_name = names.is_name(node.path)
+            if is_name:
+                znodes.put(node.path, None, 0, 0, 0, node.ephemeral_owner)
+            is_inside = node.path.startswith(names.roots)
+            if is_inside and not is_name:
+                raise DamagedFileError(self.path, "a znode does not follow that of its topic", cursor.position)
+            below = node.path + b"/" if is_inside else _NOTHING
+            if is_inside != self._is_inside or self._start < 0 or cursor.position - self._start >= self._size:
+                self._cut(cursor.position, is_inside=is_inside)
+        self.names = frozenset(znodes)
+
+    def _cut(self, position: int, *, is_inside: bool = False) -> None:
+        """End a span, if there is one, and begin another."""
+        if self._start >= 0:
+            with memoryview(self._content) as view, view[self._start : position] as content:
+                span = Span(self._start, position, zlib.adler32(content))
+            (self.of_topics if self._is_inside else self.of_others).append(span)
+        self._start, self._is_inside = position, is_inside
+
+
+def read_part(files: DataFiles, part: Part, chroot: str = "") -> ZnodeTree:
+    """The znodes of one part, as the transaction ``until`` left them; paths without ``chroot``.
+
+    :raises OperatorError: as `divided`; or the snapshot was replaced meanwhile.
+    """
+    names, znodes = _Names(chroot), Znodes()
+
+    def is_other(path: bytes) -> bool:
+        return path.startswith(names.others)
+
+    for span in part.spans:
+        cursor = Cursor(_content(place(part.snapshot), span))
+        znodes.put_all(nodes_at(cursor, names.is_compared if part.has_topics else is_other))
+    known = part.late.union(path for path in znodes if path.count(b"/") == names.depth)
+
+    def is_known(path: bytes) -> bool:
+        return path.startswith(names.roots) and names.is_compared(path) and names.name_of(path) in known
+
+    replay(znodes, replace(files, until=part.until), part.zxid, is_known if part.has_topics else is_other)
+    return znodes.tree(len(chroot))
+
+
+def _content(path: Path, span: Span) -> bytes:
+    content = range_of(path, span.start, span.end)
+    if zlib.adler32(content) != span.checksum:
+        raise OperatorError("the snapshot was replaced while it was read", where=str(path), remedy="Run the command again")
+    return content + END_MARK
+
+
+def part_rows(files: DataFiles, part: Part, chroot: str, encoder: PasswordEncoder, salt: bytes) -> Iterator[Row]:
+    """The canonical rows of one part; errors as in `read_part`."""
+    tree = read_part(files, part, chroot)
+    if not part.has_topics:
+        return other_families(tree, encoder, salt)
+    found, configured = tree.children([paths.TOPICS, paths.TOPIC_CONFIGS])
+    names = sorted({*(found or ()), *(configured or ())} - part.without)
+    return topics(tree, names, encoder, salt, is_part=True)
