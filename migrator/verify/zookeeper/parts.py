@@ -188,7 +188,9 @@ def read_part(files: DataFiles, part: Part, chroot: str = "") -> ZnodeTree:
 def _content(path: Path, span: Span) -> bytes:
     content = range_of(path, span.start, span.end)
     if zlib.adler32(content) != span.checksum:
-        raise OperatorError("the snapshot was replaced while it was read", where=str(path), remedy="Run the command again")
+        raise OperatorError(
+            "the snapshot was replaced while it was read", where=str(path), remedy="Run the command again"
+        )
     return content + END_MARK
 
 
