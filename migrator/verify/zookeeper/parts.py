@@ -137,7 +137,7 @@ class _Index:
 
     def read(self, znodes: Znodes, names: _Names) -> None:
         """Pass over the snapshot, and put the znodes of names, without data."""
-        cursor, below = Cursor(self._content), _NOTHING
+        cursor, below, misplaced = Cursor(self._content), _NOTHING, 0
 
         def is_above(path: bytes) -> bool:
             return not path.startswith(below)
@@ -147,11 +147,13 @@ class _Index:
             if is_name:
                 znodes.put(node.path, None, 0, 0, 0, node.ephemeral_owner)
             is_inside = node.path.startswith(names.roots)
-            if is_inside and not is_name:
-                raise DamagedFileError(self.path, "a znode does not follow that of its topic", cursor.position)
+            if is_inside and not is_name:  # or a byte of the path is wrong, as the checksum will show
+                misplaced = misplaced or cursor.position
             below = node.path + b"/" if is_inside else _NOTHING
             if is_inside != self._is_inside or self._start < 0 or cursor.position - self._start >= self._size:
                 self._cut(cursor.position, is_inside=is_inside)
+        if misplaced:
+            raise DamagedFileError(self.path, "a znode does not follow that of its topic", misplaced)
         self.names = frozenset(znodes)
 
     def _cut(self, position: int, *, is_inside: bool = False) -> None:
