@@ -91,6 +91,7 @@ class LoaderMachine(RuleBasedStateMachine):
         for _ in range(min(count, len(self.starts) - 1 - self.appended)):
             self.next_batch()
             self.loader.apply(slices)
+        self.publish()  # the high watermark may have been beyond what was applied
 
     @rule(count=st.integers(1, 5))
     def apply(self, count: int) -> None:
@@ -98,6 +99,7 @@ class LoaderMachine(RuleBasedStateMachine):
         left = self.loader.apply(count)
         assert left == self.loader.backlog
         assert max(0, before - count) <= left <= before, "partitions that are removed with their topic count, too"
+        self.publish()
 
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
