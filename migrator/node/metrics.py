@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
 
 from migrator.clock import monotonic_ms, wall_ms
 from migrator.config.settings import Settings
@@ -36,6 +41,8 @@ TYPES = {
     ZkMigrationState.POST_MIGRATION: MetadataType.KRAFT,
     ZkMigrationState.NONE: MetadataType.KRAFT,
 }
+READING_SECONDS: Final = 1.0
+"""How long a scrape waits for a turn of the event loop."""
 NO_VOTE = ReplicaKey(-1)
 METADATA_TASKS = frozenset(
     kind.name for kind in (APPLYING, ENTRIES, FOLLOWING, LEADING, PLANNER, SNAPSHOTS, BOUNDS_FOLLOWING)
@@ -51,8 +58,7 @@ def reader(
     health: LoopHealth,
     authorizer_log: AuthorizerLog,
 ) -> Callable[[], Reading]:
-    """A function that takes a reading. Any thread may call it: images are immutable, everything else is single
-    numbers."""
+    """A function that takes a reading. Only the event loop may call it; `LoopReader` serves other threads."""
     book = machine().own(FailureBook)
 
     def read() -> Reading:
@@ -117,6 +123,43 @@ def reader(
         )
 
     return read
+
+
+class LoopReader:
+    """Takes readings on the event loop for callers in other threads, which must not look at state that a turn of the
+    loop is changing. While the loop is blocked, callers get the last reading, with the present stall in it.
+
+    :param read: takes a reading; called on the loop that creates this object.
+    :raises TimeoutError: by a call, when the loop is blocked and there is no reading yet.
+    """
+
+    def __init__(self, read: Callable[[], Reading], health: LoopHealth) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._read = read
+        self._health = health
+        self._last: Reading | None = None
+
+    def __call__(self) -> Reading:
+        """A reading of now, or the last one after `READING_SECONDS`."""
+        asked: Future[Reading] = Future()
+        with suppress(RuntimeError):  # the loop is closed: the controller has stopped
+            self._loop.call_soon_threadsafe(self._answer, asked)
+        try:
+            self._last = asked.result(READING_SECONDS)
+        except TimeoutError:
+            asked.cancel()
+            if self._last is None:
+                raise
+            return replace(self._last, event_loop_stall_ms=self._health.present_stall_ms)
+        return self._last
+
+    def _answer(self, asked: Future[Reading]) -> None:
+        if not asked.set_running_or_notify_cancel():
+            return
+        try:
+            asked.set_result(self._read())
+        except Exception as error:  # noqa: BLE001 - raised again in the thread that asked
+            asked.set_exception(error)
 
 
 def kafka_raft_state(quorum: QuorumInfo) -> str:

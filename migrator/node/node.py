@@ -26,7 +26,7 @@ from migrator.node.access.own_principal import check_own_principal
 from migrator.node.core import NodeCore, OpenedDirectory, node_addresses
 from migrator.node.endpoint import ControllerEndpoint
 from migrator.node.image_proof import JOURNAL_KIND as IMAGES_KIND
-from migrator.node.metrics import node_health, reader
+from migrator.node.metrics import LoopReader, node_health, reader
 from migrator.node.migration.cluster import migrated_cluster
 from migrator.node.migration.runtime import MigrationRuntime
 from migrator.node.migration.start_check import check_start, stands_first
@@ -176,7 +176,7 @@ async def _assemble(
     notes.says = answering(source)
     _serve_metrics(
         settings,
-        reader(settings, core, insight, reassignment, health, audit.log),
+        LoopReader(reader(settings, core, insight, reassignment, health, audit.log), health),
         partial(node_health, core, health),
         times,
         insight.write_times,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,12 @@ from migrator.image.model import EMPTY_IMAGE
 from migrator.migration.machine.readiness import Readiness
 from migrator.migration.machine.states import State, public_state
 from migrator.migration.machine.volatile_state import DriverStatus, Situation
+from migrator.node import metrics
 from migrator.node.metrics import kafka_raft_state, migration_figures
 from migrator.node.propagation import PENDING_MAX, KRaftPropagation, Pending
 from migrator.node.status_source import NodeStatusSource
-from migrator.observe.metrics import MigrationFigures
+from migrator.observe.loop_health import LoopHealth
+from migrator.observe.metrics import MigrationFigures, Reading
 from migrator.observe.propagation import PROPAGATION, PropagationTimes
 from migrator.observe.status import BrokerState
 from migrator.raft.core import QuorumInfo
@@ -28,6 +32,8 @@ from migrator.records.metadata import RegisterBrokerRecord, TopicRecord, ZkMigra
 from tests.image.support.strategies import small_uuid
 from tests.migration.support.builders import broker, cluster
 from tests.node.support.cluster import running, until
+from tests.observe.test_metrics import READING
+from tests.patience import PATIENCE_SECONDS
 
 WAITING, COPYING, DUAL, FINISHED = 0, 1, 2, 3
 PUBLIC = {
@@ -144,6 +150,34 @@ async def test_each_leader_counts_once_and_a_leader_has_voted_for_itself(tmp_pat
         assert [node.quorum.status().vote for node in others] == [None, None]
         leader.quorum.resign(status.epoch)
         await until(lambda: all(node.leadership.leaders_seen > 1 for node in opened.nodes.values()), "a new leader")
+
+
+async def test_while_the_loop_is_blocked_a_scrape_gets_the_last_reading_and_the_stall(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metrics, "READING_SECONDS", 0.01)
+    errors = [OSError("broken")]
+
+    def read() -> Reading:
+        if errors:
+            raise errors.pop()
+        return READING
+
+    health = LoopHealth()
+    health.start()
+    scrape = metrics.LoopReader(read, health)
+    with ThreadPoolExecutor(1) as thread:
+        with pytest.raises(TimeoutError):
+            thread.submit(scrape).result(PATIENCE_SECONDS)
+        monkeypatch.setattr(metrics, "READING_SECONDS", PATIENCE_SECONDS)
+        with pytest.raises(OSError, match="broken"):
+            await asyncio.wrap_future(thread.submit(scrape))
+        assert await asyncio.wrap_future(thread.submit(scrape)) == READING
+        monkeypatch.setattr(metrics, "READING_SECONDS", 0.2)
+        late = thread.submit(scrape).result(PATIENCE_SECONDS)  # on the loop's thread, which is blocked by this
+    assert late == replace(READING, event_loop_stall_ms=late.event_loop_stall_ms)
+    assert late.event_loop_stall_ms > 0
+    health.stop()
 
 
 async def test_status_says_offline_at_once_after_an_election(tmp_path: Path) -> None:

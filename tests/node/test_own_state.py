@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -17,7 +18,9 @@ from migrator.log.formatting import FormatPlan, format_directories
 from migrator.machine import THIS_MACHINE, Machine, machine
 from migrator.node.node import run_node
 from migrator.node.stop_reason import StopReason
+from migrator.observe.loop_health import LoopHealth
 from migrator.parts.processes import free_port, port_is_open
+from migrator.raft.core import RaftNode
 from migrator.raft.transport import TransportError
 from migrator.records.versions import parse_version
 from migrator.supervision import FailureBook
@@ -113,6 +116,31 @@ async def test_controllers_of_one_process_share_no_counts_and_leave_no_threads(t
     names = {thread.name for thread in set(threading.enumerate()) - before}
     left = {name for name in names if name.startswith(("decisions", "messages", "big-messages", "proofs", "log-sync"))}
     assert not left
+
+
+async def test_a_scrape_looks_at_the_controller_on_its_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of a scrape read the loop's collections while they changed: "dictionary changed size during
+    iteration", answered with 500."""
+    threads: list[threading.Thread] = []
+    status, stall = RaftNode.status, vars(LoopHealth)["recent_stall_ms"].fget
+
+    def noting(read: Any) -> Any:
+        def noted(*args: Any) -> Any:
+            threads.append(threading.current_thread())
+            return read(*args)
+
+        return noted
+
+    monkeypatch.setattr(RaftNode, "status", noting(status))
+    monkeypatch.setattr(LoopHealth, "recent_stall_ms", property(noting(stall)))
+    own = Own(tmp_path, 1)
+    async with own.running():
+        threads.clear()
+        await asyncio.to_thread(own.failed_logins)
+    assert len(threads) >= 2
+    assert set(threads) == {threading.current_thread()}
 
 
 class Watchful(Machine):
