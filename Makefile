@@ -44,8 +44,6 @@ picture-of-verify: $(READY)  # docs/verify.png, of made-up data; needs Chromium
 # On two cores: a test of `test` waits for a third of its time, so that a third worker has a processor.
 WORKERS = 2
 test: WORKERS = 3
-# After a recovery of the quorum, what a seed of the simulation does depends on it (docs/limits.md).
-export PYTHONHASHSEED ?= 0
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(if $(LOG),--log-lane)
 
 test: $(READY)

@@ -6,6 +6,7 @@ Source: Kafka's ``AclControlManager``, ``AclApis``, ``ResourcePatternFilter``, `
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -113,8 +114,8 @@ def delete_acls(
         found = tuple(_candidates(image, context.index.acls, wanted))
         ids.update((acl_id, None) for acl_id, _ in found)
         check_size(len(ids))
-        results.append(DeletedAcls(acls=tuple(acl for _, acl in found)))
-    return decided(tuple(results), [RemoveAccessControlEntryRecord(acl_id) for acl_id in ids])
+        results.append(DeletedAcls(acls=tuple(acl for _, acl in sorted(found, key=itemgetter(0)))))
+    return decided(tuple(results), [RemoveAccessControlEntryRecord(acl_id) for acl_id in sorted(ids)])
 
 
 def matching(image: MetadataImage, wanted: AclFilter) -> Iterator[tuple[Uuid, Acl]]:

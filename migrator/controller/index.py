@@ -2,8 +2,10 @@
 
 Decisions use it instead of scans. It belongs to one image and follows it: each appended batch is applied as
 ``apply(before, after, changes)``, and undone as ``apply(after, before, changes)`` when the log is truncated. Its
-content depends only on the image, not on the way to it. A set of partitions of one topic is an integer whose bit p
-means partition p: a broker in 20,000 topics takes 2 MB, a tenth of what sets take. Source: Kafka's ``BrokersToIsrs``.
+content depends only on the image, not on the way to it. The order of a set, so that of the records about its
+partitions, depends on the way, but on no hash: the same way gives the same log. A set of partitions of one topic is an
+integer whose bit p means partition p: a broker in 20,000 topics takes 2 MB, a tenth of what sets take. Source: Kafka's
+``BrokersToIsrs``.
 
 A deleted topic leaves all sets at once: it is noted in one place, and every reader passes over it. Its entries, one for
 each broker, are swept out some at a time, by the next steps of the image. So a batch that deletes 1,000 topics on 300
@@ -17,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 from itertools import islice
+from operator import itemgetter
 from typing import Final
 
 from immutables import Map
@@ -26,7 +29,7 @@ from migrator.controller.token_index import TokenIndex
 from migrator.image.model import Acl, Changes, MetadataImage, PartitionRegistration, TopicImage
 from migrator.records.metadata import NO_LEADER
 from migrator.records.uuid import Uuid
-from migrator.turns import TURN_RECORDS, Turn
+from migrator.turns import TURN_RECORDS, Turn, in_order
 from migrator.zookeeper.znodes.acls import entry_bytes_bound
 
 TopicPartition = tuple[Uuid, int]
@@ -175,7 +178,11 @@ class ControllerIndex:
     def fill(self, image: MetadataImage) -> Iterator[None]:
         """Fill an empty index from an image. Yields where a turn is over; the index is usable only at the end."""
         turn = Turn()
-        for topic in image.topics.by_id.values():
+        for topic_id in in_order(image.topics.by_id):
+            if topic_id is None:
+                yield
+                continue
+            topic = image.topics.by_id[topic_id]
             self._add_topic(topic)
             if turn.is_over(1 + len(topic.partitions)):
                 yield
@@ -210,7 +217,7 @@ class ControllerIndex:
             self._sweep(tuple(islice(self._gone, SWEPT_ENTRIES // entries + 1)))
             self._sweep(self._gone & changes.topics)  # those that an undone step deleted
         added: list[TopicImage] = []
-        for topic_id in changes.topics:
+        for topic_id in sorted(changes.topics):
             was, now = old.get(topic_id), new.get(topic_id)
             if was is not None and now is None:
                 self._remove_name(was.name)
@@ -221,7 +228,7 @@ class ControllerIndex:
                 self._follow(topic_id, was.partitions.keys() | now.partitions.keys(), was.partitions, now.partitions)
         for topic in added:  # after the removals: a removed topic may have the same name
             self._add_topic(topic)
-        for topic_id, partitions in changes.partitions.items():
+        for topic_id, partitions in sorted(changes.partitions.items(), key=itemgetter(0)):
             was, now = old.get(topic_id), new.get(topic_id)
             if was is not None and now is not None:
                 self._follow(topic_id, partitions, was.partitions, now.partitions)

@@ -132,7 +132,7 @@ def _imbalanced(_image: MetadataImage, index: ControllerIndex) -> Iterable[Topic
 
 
 def _tokens(image: MetadataImage, _index: ControllerIndex) -> Iterable[str]:
-    return image.tokens
+    return sorted(image.tokens)
 
 
 def tasks_of(settings: ControllerSettings) -> tuple[Task, ...]:

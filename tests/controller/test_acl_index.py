@@ -17,6 +17,7 @@ from migrator.controller.decision import RefusedError
 from migrator.image.model import Acl
 from migrator.image.security import acl_record
 from migrator.records.acl_codes import AclOperation, ResourceType
+from migrator.records.metadata import RemoveAccessControlEntryRecord
 from migrator.records.uuid import Uuid
 from migrator.turns import TURN_RECORDS
 from tests.calls import calls_of
@@ -49,8 +50,12 @@ filters = st.builds(
 def test_filters_delete_what_a_look_at_all_entries_finds(acls: list[Acl], wanted: AclFilter) -> None:
     controller = LeadingController(*(acl_record(some_uuid(number), acl) for number, acl in enumerate(acls)))
     expected = sorted(repr(acl) for _, acl in matching(controller.image, wanted))
-    (found,) = delete_acls(controller.image, (wanted,), controller.context()).response
+    decision = delete_acls(controller.image, (wanted,), controller.context())
+    (found,) = decision.response
     assert sorted(map(repr, found.acls)) == expected
+    ids = [record.id for record in decision.records if isinstance(record, RemoveAccessControlEntryRecord)]
+    assert ids == sorted(ids), "their order in the log depends on no hash"
+    assert found.acls == tuple(map(controller.image.acls.get, ids))
 
 
 @given(

@@ -104,6 +104,17 @@ def test_topics_that_are_made_anew_in_one_step_are_those_of_the_image(is_same_id
     assert index == ControllerIndex.of(image)
 
 
+def test_the_order_of_a_set_depends_on_no_hash() -> None:
+    """It is that of the records about its partitions. The bytes of an id have another hash in each process."""
+    image, changes = built(EMPTY_IMAGE, created())
+    made, followed = ControllerIndex.of(image), ControllerIndex()
+    followed.apply(EMPTY_IMAGE, image, changes)
+    assert list(made.in_sync(0)) == list(followed.in_sync(0)) == [(topic_id, 0) for topic_id in TOPICS]
+    after, changes = built(image, [PartitionChangeRecord(0, topic_id, (7,), 7) for topic_id in reversed(TOPICS)])
+    made.apply(image, after, changes)
+    assert [topic_id for topic_id, number in made.led_by(7) if number == 0] == TOPICS
+
+
 def test_a_batch_that_deletes_topics_takes_no_turn_of_all_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of the topics is on each broker. What a step does is counted in entries that leave a set."""
     image, _ = built(EMPTY_IMAGE, created())

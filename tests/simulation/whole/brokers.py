@@ -125,7 +125,7 @@ class Broker:
         view, self._view = self._view, self.world.watch.committed.image.image
         led = [
             (topic.topic_id, index, partition)
-            for topic in view.topics.by_id.values()
+            for _, topic in sorted(view.topics.by_id.items())
             for index, partition in topic.partitions.items()
             if partition.leader == self.broker_id
         ]

@@ -56,7 +56,6 @@ FAULTS = ("kill", "power cut", "stop", "hang", "cut", "slow", "full", "failing",
 TOO_RARE = {
     "wipe | candidate": "it misses its leader, and its disk may be lost only while all others of a majority run",
     "wipe | leader": "it has just written what too few others have, so its disk may not be lost",
-    "full | leader": "the 80 seeds of the lane meet it only with some hash seeds",
 }
 """Cells that the seeds of a lane need not meet, and why."""
 

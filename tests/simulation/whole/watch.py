@@ -96,6 +96,10 @@ class Watch:
 
     # What the world tells.
 
+    def formatted_with(self, voters: VoterSet) -> None:
+        """The disks of a dynamic quorum name its voters. Whoever asks before a controller has started is told these."""
+        self._voters = keys_of(voters)
+
     def started(self, controller: Controller) -> None:
         """Its process begins."""
         self.world.chaos.changed(controller, "starting")
@@ -355,7 +359,7 @@ class Watch:
         """Who votes, as the one says that has the longest log."""
         voters = self._voters_in_the_log()
         if voters is not None:
-            self._voters = frozenset(voters.key(node_id) for node_id in voters.ids)
+            self._voters = keys_of(voters)
         both = self._voters & self.refused
         check("who_was_given_up_never_votes_again", not both, f"{sorted(map(str, both))}")
         return self._voters
@@ -489,3 +493,7 @@ def _failed(machine: SimulatedMachine) -> Mapping[str, TaskFailures]:
 def _was_refused(controller: Controller) -> bool:
     """By its disk, in this life."""
     return controller.machine is None or controller.machine.was_refused
+
+
+def keys_of(voters: VoterSet) -> frozenset[ReplicaKey]:
+    return frozenset(voters.key(node_id) for node_id in voters.ids)

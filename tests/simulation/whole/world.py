@@ -59,7 +59,7 @@ class Outcome:
     seconds: float
     """Of the world."""
     fingerprint: int
-    """The same for the same events, each at the same time."""
+    """The same for the same events, each at the same time, that committed the same bytes."""
 
 
 class World:
@@ -254,6 +254,8 @@ class World:
     def begin(self) -> None:
         """Format every disk and start every process."""
         voters: VoterSet | None = first_voters(self) if self.options.dynamic else None
+        if voters is not None:
+            self.watch.formatted_with(voters)
         for controller in self.controllers.values():
             is_voter = controller.node_id in self.first_voters
             controller.format(voters if is_voter else None)
@@ -330,4 +332,5 @@ def simulate(options: Options, show: Callable[[str], None] | None = None) -> Out
     except Exception as error:  # noqa: BLE001 - a defect of the simulation, or of what it looks at
         rule, message = "nothing_unexpected_is_raised", f"{error!r}\n{traceback.format_exc()}"
     world.let_run(None)
-    return Outcome(options, rule, message, world.coverage, world.now, world.fingerprint)
+    fingerprint = hash((world.fingerprint, *world.watch.committed.batches))
+    return Outcome(options, rule, message, world.coverage, world.now, fingerprint)
