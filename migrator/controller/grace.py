@@ -31,15 +31,35 @@ def may_have_grace(image: MetadataImage, registration: BrokerRegistration) -> bo
     )
 
 
-def is_proof(opened_ms: int, active_ms: int, timeout_ms: int) -> bool:
-    """Whether the process that answers on a connection is the registered one, for a broker that has been unfenced all
-    the time. If another process had replaced it before, the last leader would have missed heartbeats for a session and
-    fenced the broker. A second session covers the time without a leader.
+class Evidence:
+    """Which connections to a broker that has been unfenced all the time lead to its registered process.
 
-    :param opened_ms: when the connection was opened.
-    :param active_ms: when this leader became active.
+    If another process had replaced it before a connection was opened, a leader that went on for a session would have
+    missed its heartbeats and fenced it. A second session is for the records of that. Leaders that led for less prove
+    nothing, however many they were.
     """
-    return opened_ms + SESSIONS_BEFORE * timeout_ms <= active_ms
+
+    __slots__ = ("_epoch", "_proven_ms", "_seen_ms", "_since_ms", "_timeout_ms")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._epoch = -1
+        self._since_ms = self._seen_ms = 0
+        self._proven_ms = -1
+
+    def leads(self, epoch: int, now_ms: int) -> None:
+        """The leader of this epoch has committed something. After a silence of a session its time begins anew: nobody
+        knows who of the two was asleep."""
+        if epoch != self._epoch or now_ms - self._seen_ms > self._timeout_ms:
+            self._epoch, self._since_ms = epoch, now_ms
+        self._seen_ms = now_ms
+        before_ms = now_ms - SESSIONS_BEFORE * self._timeout_ms
+        if self._since_ms <= before_ms:
+            self._proven_ms = before_ms
+
+    def covers(self, opened_ms: int) -> bool:
+        """Whether an answer on a connection that was opened then is one of the registered process."""
+        return opened_ms <= self._proven_ms
 
 
 def grace_ends_ms(answered_ms: int, active_ms: int, timeout_ms: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
-from migrator.controller.grace import grace_ends_ms, is_proof, may_have_grace
+from migrator.controller.grace import grace_ends_ms, may_have_grace
 from migrator.controller.index import PartitionSet
 from migrator.image.model import BrokerRegistration, MetadataImage
 from migrator.records.uuid import Uuid
@@ -131,16 +131,10 @@ class Sessions:
                 session, last_contact_ms=now_ms, presumed=False, alive_ms=alive_ms, answered_ms=None
             )
 
-    def answered(self, broker_id: int, epoch: int, *, opened_ms: int, sent_ms: int) -> None:
-        """The broker has answered a request that was sent at ``sent_ms``, on a connection opened to this
-        registration."""
+    def answered(self, broker_id: int, epoch: int, sent_ms: int) -> None:
+        """The process of this registration has answered a request that was sent at ``sent_ms``."""
         session = self._by_broker.get(broker_id)
-        if (
-            session is not None
-            and session.epoch == epoch
-            and session.answered_ms is not None
-            and is_proof(opened_ms, self._active_ms, self._timeout_ms)
-        ):
+        if session is not None and session.epoch == epoch and session.answered_ms is not None:
             self._by_broker[broker_id] = replace(session, answered_ms=max(session.answered_ms, sent_ms))
 
     def no_grace(self, brokers: Iterable[int]) -> None:

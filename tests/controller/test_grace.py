@@ -7,7 +7,7 @@ that its rules see what they are about.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -19,7 +19,7 @@ from migrator.controller import sessions as sessions_of
 from migrator.controller.brokers import register_broker
 from migrator.controller.decision import RefusedError
 from migrator.controller.effective import UncleanElections
-from migrator.controller.grace import GRACE_MS
+from migrator.controller.grace import GRACE_MS, Evidence
 from migrator.controller.heartbeats import HeartbeatRequest, heartbeat
 from migrator.controller.schedule import fence_silent_broker
 from migrator.controller.sessions import Sessions
@@ -33,8 +33,14 @@ STEP_MS = 500
 HEARTBEAT_MS = 2_000
 HANGS_MS = 10_000, 30_000
 """For how long a broker in ZooKeeper mode waits for an answer: until the hung leader goes on, or the time-out."""
-CONTROLLERS = HANGS = 3
-SEEDS = range(100)
+CONTROLLERS = 3
+LONG, SHORT = (60, 110), (3, 10)
+"""For how many steps a leader leads; a short time is less than a session."""
+SEEDS = [
+    *((seed, (LONG,) * 4) for seed in range(150)),
+    *((seed, (LONG, SHORT, SHORT, SHORT, LONG)) for seed in range(60)),
+]
+"""Each with how long its leaders lead, one after the other."""
 MODE = "only an unfenced broker in ZooKeeper mode has grace, in dual-write"
 HEARD = "who was heard of has an ordinary session"
 RIVAL = "another process ends the grace"
@@ -82,7 +88,9 @@ class World:
         self.ran_ms = self.heard_ms = self.bad_ms = self.controller.now_ms
         """When the registered process ran last, when the leader heard of it, and when it last did not run."""
         self.hangs_until_ms = self.active_ms = self.rival_ms = 0
-        self.leader = 0
+        self.leader = self.epoch = 0
+        self.evidence = Evidence(SESSION_MS)
+        self.proven_ms, self.led_since_ms = 0, self.now_ms
         self.connections: dict[int, Connection] = {}
         self.at_activation = self.controller.image.cluster.brokers[BROKER]
         self.proof: Connection | None = None
@@ -100,18 +108,19 @@ class World:
     def unfenced(self) -> bool:
         return not self.controller.image.cluster.brokers[BROKER].fenced
 
-    def run(self) -> None:
+    def run(self, leaders: Iterable[tuple[int, ...]]) -> None:
         """Leaders that hang, one after the other."""
-        self.lead()
-        for _ in range(HANGS):
+        first, *others = leaders
+        self.lead(first)
+        for lengths in others:
             self.hang()
             self.take_over()
-            self.lead()
+            self.lead(lengths)
 
-    def lead(self) -> None:
-        """For longer than a session: several leaders in a row that lead for less are not covered by `is_proof`."""
-        for step in range(self.random.choice((20, 60, 110))):
+    def lead(self, lengths: tuple[int, ...]) -> None:
+        for step in range(self.random.choice(lengths)):
             self.step()
+            self.evidence.leads(self.epoch, self.now_ms)
             is_stopping = self.controller.image.cluster.brokers[BROKER].in_controlled_shutdown
             if step * STEP_MS > SESSION_MS + STEP_MS and is_stopping and self.random.random() < 0.3:
                 return
@@ -121,6 +130,8 @@ class World:
         if self.unfenced and not self.controller.image.cluster.brokers[BROKER].in_controlled_shutdown:
             isr = self.random.choice(((BROKER,), self.replicas))
             self.controller.write(PartitionChangeRecord(0, self.topic, isr=isr, leader=BROKER))
+        if self.now_ms - self.led_since_ms >= 2 * SESSION_MS:
+            self.proven_ms = self.now_ms - 2 * SESSION_MS
         self.leader_hangs = True
         for _ in range(self.random.randrange(5, 12)):
             self.step()
@@ -128,6 +139,7 @@ class World:
     def take_over(self) -> None:
         controller, image = self.controller, self.controller.image
         self.leader, self.leader_hangs = (self.leader + 1) % CONTROLLERS, False
+        self.epoch, self.led_since_ms = self.epoch + 1, self.now_ms
         self.active_ms, self.heard_ms, self.rival_ms = self.now_ms, 0, 0
         self.at_activation, self.proof = image.cluster.brokers[BROKER], self.connections.get(self.leader)
         is_alone = controller.partition("t").isr == (BROKER,)
@@ -216,8 +228,9 @@ class World:
 
     def ask(self) -> None:
         held = self.connections.get(self.leader)
-        if held is not None and (self.lives if held.process == self.runs else held.process == self.lost):
-            self.controller.sessions.answered(BROKER, held.epoch, opened_ms=held.opened_ms, sent_ms=self.now_ms)
+        answers = held is not None and (self.lives if held.process == self.runs else held.process == self.lost)
+        if held is not None and answers and self.evidence.covers(held.opened_ms):
+            self.controller.sessions.answered(BROKER, held.epoch, self.now_ms)
 
     def check(self) -> None:
         registration, active_ms = self.controller.image.cluster.brokers[BROKER], self.active_ms
@@ -233,12 +246,12 @@ class World:
             assert self.now_ms <= self.ran_ms + SESSION_MS + STEP_MS, PROCESS
         is_graced = self.controller.sessions.is_graced(registration, self.now_ms)
         assert is_graced is (self.unfenced and is_silent), FIGURE
-        before, proof, before_ms = self.at_activation, self.proof, active_ms - 2 * SESSION_MS
+        before, proof = self.at_activation, self.proof
         is_steady = (
             proof is not None
             and proof is self.connections.get(self.leader)
             and proof.epoch == before.epoch
-            and max(proof.opened_ms, self.bad_ms) <= before_ms
+            and max(proof.opened_ms, self.bad_ms) <= self.proven_ms
         )
         was_well = not before.fenced and not before.in_controlled_shutdown and not self.was_sole
         if is_steady and was_well and may_have and not self.heard_ms:
@@ -246,8 +259,8 @@ class World:
 
 
 def run_seeds() -> None:
-    for seed in SEEDS:
-        World(seed).run()
+    for seed, leaders in SEEDS:
+        World(seed).run(leaders)
 
 
 def test_rules_hold() -> None:
@@ -261,10 +274,14 @@ def forgets_what_was_heard(self: Sessions, broker_id: int, epoch: int, now_ms: i
         self._by_broker[broker_id] = replace(session, last_contact_ms=now_ms, presumed=False)
 
 
-def takes_any_registration(self: Sessions, broker_id: int, _epoch: int, *, opened_ms: int, sent_ms: int) -> None:
+def takes_any_registration(self: Sessions, broker_id: int, _epoch: int, sent_ms: int) -> None:
     session = self._by_broker[broker_id]
-    if session.answered_ms is not None and grace.is_proof(opened_ms, self._active_ms, SESSION_MS):
+    if session.answered_ms is not None:
         self._by_broker[broker_id] = replace(session, answered_ms=max(session.answered_ms, sent_ms))
+
+
+def adds_leaders_up(self: Evidence, _epoch: int, now_ms: int) -> None:
+    self._proven_ms = now_ms - 2 * SESSION_MS
 
 
 def lasts(answered_ms: int, _active_ms: int, session_ms: int) -> int:
@@ -294,7 +311,9 @@ def wishes_wait(image: MetadataImage, request: HeartbeatRequest, context: Any) -
 
 
 BUGS: dict[str, tuple[object, str, object, str]] = {
-    "a connection of any age is proof": (sessions_of, "is_proof", lambda *_: True, PROCESS),
+    "a connection of any age is proof": (Evidence, "covers", lambda *_: True, PROCESS),
+    "leaders that led for less than a session are proof together": (Evidence, "leads", adds_leaders_up, PROCESS),
+    "no leader is proof": (Evidence, "leads", lambda *_: None, LIVES),
     "answers of an older registration count": (Sessions, "answered", takes_any_registration, PROCESS),
     "the grace does not end": (sessions_of, "grace_ends_ms", lasts, END),
     "one answer is enough": (sessions_of, "grace_ends_ms", lambda _, active_ms, __: active_ms + GRACE_MS, PROCESS),

@@ -289,7 +289,7 @@ async def test_a_leader_that_hangs_costs_no_broker_its_place(zookeeper: ZooKeepe
         await cluster.until_converged()
         old = await cluster.until_dual_writing()
         known_at = time.monotonic()
-        await cluster.until("connections to brokers are old", lambda: time.monotonic() > known_at + 2.5 * session)
+        await cluster.until("connections to brokers are old", lambda: time.monotonic() > known_at + 3 * session)
         old.pause()
         await cluster.until_dual_writing()
         hung = {broker.options.broker_id for broker in cluster.brokers}

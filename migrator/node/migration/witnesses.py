@@ -1,8 +1,8 @@
 """Connections that this controller keeps open to brokers in ZooKeeper mode, to know after an election that they live.
 
 Each node keeps them, whether it leads or not. A new leader sends requests on those connections that are older than its
-election, for as long as answers count as heartbeats (`migrator.controller.grace`). A younger connection proves nothing:
-another process may have replaced the broker.
+election, for as long as answers count as heartbeats (`migrator.controller.grace`). Only those count that come on
+connections which are old enough: before a younger one was opened, another process may have replaced the broker.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from functools import partial
 from migrator.clock import monotonic_ms
 from migrator.config.settings import Settings
 from migrator.controller.effective import UncleanElections
-from migrator.controller.grace import GRACE_MS, replaceable
+from migrator.controller.grace import GRACE_MS, Evidence, replaceable
 from migrator.errors import PeerError
 from migrator.image.model import ImageDelta, MetadataImage
 from migrator.node.core import NodeCore
+from migrator.raft.states import Role
 from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
@@ -57,6 +58,7 @@ class Witnesses:
         self._core = core
         self._listener = settings.broker_rpc_listener
         self._security = security
+        self._evidence = Evidence(settings.broker_session_timeout_ms)
         self._session_seconds = settings.broker_session_timeout_ms / 1000
         self._name = f"controller-{settings.node_id}"
         self._supervisor = Supervisor(on_failure)
@@ -100,6 +102,9 @@ class Witnesses:
             self._asks.clear()
 
     def _published(self, delta: ImageDelta) -> None:
+        quorum = self._core.quorum
+        if quorum.role in (Role.LEADER, Role.FOLLOWER):
+            self._evidence.leads(quorum.epoch, monotonic_ms())
         if delta.changes.brokers:
             self._follow(delta.after)
 
@@ -137,9 +142,8 @@ class Witnesses:
                 sent_ms = monotonic_ms()
                 async with asyncio.timeout(self._session_seconds):
                     await connection.ask_features()
-                if self._asks.is_set():
-                    sessions = self._core.keeper.sessions
-                    sessions.answered(place.broker_id, place.epoch, opened_ms=opened_ms, sent_ms=sent_ms)
+                if self._asks.is_set() and self._evidence.covers(opened_ms):
+                    self._core.keeper.sessions.answered(place.broker_id, place.epoch, sent_ms)
         finally:
             await connection.close()
 

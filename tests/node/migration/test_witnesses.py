@@ -82,10 +82,10 @@ def beats(node: NodeCore) -> bool:
     return True
 
 
-async def beat_for(node: NodeCore, milliseconds: int) -> None:
-    until_ms = monotonic_ms() + milliseconds
-
-    await until(lambda: beats(node) and monotonic_ms() > until_ms, "time passes")
+async def until_proven(node: NodeCore, witnesses: Witnesses) -> None:
+    """The leader has led long enough since now."""
+    now_ms = monotonic_ms()
+    await until(lambda: beats(node) and witnesses._evidence.covers(now_ms), "two sessions of a leader have passed")
 
 
 def take_over(node: NodeCore, witnesses: Witnesses) -> None:
@@ -107,7 +107,7 @@ async def test_a_broker_that_answers_is_fenced_when_it_dies(tmp_path: Path) -> N
     await broker.start()
     async with leading(tmp_path, broker) as (node, witnesses):
         await until(lambda: beats(node) and broker.is_connected, "the connection is there")
-        await beat_for(node, 5 * SESSION_MS // 2)
+        await until_proven(node, witnesses)
         take_over(node, witnesses)
         await until(lambda: is_graced(node), "answers count")
         assert not is_fenced(node)
@@ -123,7 +123,7 @@ async def test_answers_count_before_all_topics_were_looked_at(tmp_path: Path, mo
         await until(lambda: beats(node) and broker.is_connected, "the connection is there")
         witnesses.lost_leadership(node.controller.check_active())
         await until(lambda: beats(node) and not witnesses._asks.is_set(), "no answer counts")
-        await beat_for(node, 5 * SESSION_MS // 2)
+        await until_proven(node, witnesses)
         monkeypatch.setattr(module, "replaceable", lambda *_: itertools.repeat(None))
         take_over(node, witnesses)
         await until(lambda: is_graced(node) or is_fenced(node), "the session is over")
@@ -139,7 +139,7 @@ async def test_a_process_that_takes_the_place_of_a_broker_is_no_proof(
     await broker.start()
     async with leading(tmp_path, broker) as (node, witnesses):
         await until(lambda: beats(node) and broker.is_connected, "the connection is there")
-        await beat_for(node, 5 * SESSION_MS // 2)
+        await until_proven(node, witnesses)
         await broker.die()
         await other.start(broker.port)
         await until(lambda: beats(node) and other.is_connected, "the next connection is there")
