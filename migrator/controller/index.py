@@ -29,7 +29,7 @@ from migrator.controller.token_index import TokenIndex
 from migrator.image.model import Acl, Changes, MetadataImage, PartitionRegistration, TopicImage
 from migrator.records.metadata import NO_LEADER
 from migrator.records.uuid import Uuid
-from migrator.turns import TURN_RECORDS, Turn, in_order
+from migrator.turns import TURN_RECORDS, Turn, in_order, parts
 from migrator.zookeeper.znodes.acls import entry_bytes_bound
 
 TopicPartition = tuple[Uuid, int]
@@ -125,6 +125,8 @@ class PartitionSet:
 EMPTY: Final = PartitionSet()
 _Partitions = Mapping[int, PartitionRegistration]
 _Bits = defaultdict[int, int]
+_Acls = Map[Uuid, Acl]
+_DONE: Final = object()
 SWEPT_ENTRIES: Final = 20 * TURN_RECORDS
 """About so many entries of deleted topics leave the sets in one step of the image: some four milliseconds."""
 NOBODY: Final = -2
@@ -186,11 +188,7 @@ class ControllerIndex:
             self._add_topic(topic)
             if turn.is_over(1 + len(topic.partitions)):
                 yield
-        self.acls = yield from self.acls.follow(Map(), image.acls, image.acls)
-        for acl in image.acls.values():
-            self._count_bytes(acl, 1)
-            if turn.is_over():
-                yield
+        yield from self._follow_acls(Map(), image.acls, image.acls)
         for token_id in image.tokens:
             self.tokens.follow(image.tokens, (token_id,))
             if turn.is_over():
@@ -209,8 +207,12 @@ class ControllerIndex:
         """Partitions without a leader."""
         return self._led.get(NO_LEADER, EMPTY)
 
-    def apply(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
-        """Follow one step of the image."""
+    def apply(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> Iterator[None] | None:
+        """Follow one step of the image.
+
+        :returns: the rest of the work when it is more than one turn's; it yields where a turn is over. The index is
+            usable, and may follow the next step, only at its end.
+        """
         old, new = before.topics.by_id, after.topics.by_id
         if self._gone:
             entries = len(self._in_sync) + len(self._led) + 1
@@ -232,11 +234,21 @@ class ControllerIndex:
             was, now = old.get(topic_id), new.get(topic_id)
             if was is not None and now is not None:
                 self._follow(topic_id, partitions, was.partitions, now.partitions)
-        self.acls = at_once(self.acls.follow(before.acls, after.acls, changes.acls))
-        for acl_id in changes.acls:
-            self._count_bytes(before.acls.get(acl_id), -1)
-            self._count_bytes(after.acls.get(acl_id), 1)
         self.tokens.follow(after.tokens, changes.tokens)
+        if not changes.acls:
+            return None
+        rest = self._follow_acls(before.acls, after.acls, changes.acls)
+        return None if next(rest, _DONE) is _DONE else rest
+
+    def _follow_acls(self, before: _Acls, after: _Acls, changed: Iterable[Uuid]) -> Iterator[None]:
+        """Follow entries that may differ. Yields where a turn is over."""
+        for number, part in enumerate(parts(changed)):
+            if number:
+                yield
+            self.acls = at_once(self.acls.follow(before, after, part))
+            for acl_id in part:
+                self._count_bytes(before.get(acl_id), -1)
+                self._count_bytes(after.get(acl_id), 1)
 
     def _add_topic(self, topic: TopicImage) -> None:
         normalized = metric_name(topic.name)

@@ -95,12 +95,12 @@ class IndexKeeper:
         yield from index.fill(image)
         self.index, self._follows = index, True
 
-    def follow(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
-        """Follow one change of the image; called by the loader. Before `replace`, the index does not follow."""
-        if self._follows:
-            self.index.apply(before, after, changes)
+    def follow(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> Iterator[None] | None:
+        """Follow one change of the image; returns the rest of the work (see `ControllerIndex.apply`). Before `replace`,
+        the index does not follow."""
         if self.leads:
             self.sessions.follow(after, changes.brokers, monotonic_ms())
+        return self.index.apply(before, after, changes) if self._follows else None
 
     def leap(self, before: MetadataImage, after: MetadataImage) -> None:
         """The change is too long to be followed: a `replace` comes."""

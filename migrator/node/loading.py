@@ -1,10 +1,13 @@
-"""The progress of a node that loads its disk after its start."""
+"""What a node that applies its log has in hand: the progress of loading the disk, and the batch that it decodes."""
 
 from __future__ import annotations
 
 import logging
 
 from migrator.clock import monotonic_seconds
+from migrator.records.batch import Batch
+from migrator.records.metadata import MetadataRecord
+from migrator.turns import Turn
 
 log = logging.getLogger(__name__)
 
@@ -43,3 +46,20 @@ class Loading:
         self._read = self._size
         seconds = monotonic_seconds() - self._began
         log.info("The metadata on the disk are loaded: %d partitions, %.1f s", partitions, seconds)
+
+
+class Decoding:
+    """A batch that is being decoded in parts: a stock leader makes batches of 10,000 records."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.header = batch.header
+        self.records: list[MetadataRecord] = []
+        self._source = batch.sized_records()
+
+    def go_on(self, turn: Turn) -> bool:
+        """Decode some records. Returns whether the turn is over before the end of the batch."""
+        for record, size in self._source:
+            self.records.append(record)
+            if turn.is_over(size=size):
+                return True
+        return False

@@ -14,11 +14,12 @@ from typing import Final
 
 from migrator.errors import MigratorError, require
 from migrator.image.changes import compare_images
-from migrator.image.loader import ImageLoader, Leap, Step
+from migrator.image.loader import ImageLoader, Leap
 from migrator.image.model import Changes, ImageDelta, MetadataImage
 from migrator.image.release import release
 from migrator.image.replay import append_records, replay_snapshot
-from migrator.node.loading import Loading
+from migrator.node.following import Follow, Following
+from migrator.node.loading import Decoding, Loading
 from migrator.observe.loop_health import TurnGauge, Work, freeze_live_objects
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import Batch, BatchHeader, read_header
@@ -79,31 +80,14 @@ class OffsetWaiters:
         self._heap.clear()
 
 
-class _Decoding:
-    """A batch that is being decoded in parts: a stock leader makes batches of 10,000 records."""
-
-    def __init__(self, batch: Batch) -> None:
-        self.header = batch.header
-        self.records: list[MetadataRecord] = []
-        self._source = batch.sized_records()
-
-    def go_on(self, turn: Turn) -> bool:
-        """Decode some records. Returns whether the turn is over before the end of the batch."""
-        for record, size in self._source:
-            self.records.append(record)
-            if turn.is_over(size=size):
-                return True
-        return False
-
-
 class MetadataRuntime:
     """The images of this node's metadata.
 
     :param read_snapshot: gives the batches of a snapshot on disk, by its id.
     :param read_log: gives some batches of the log, beginning with the one that holds an offset; none at its end.
     :param log_end: gives the offset at which the log ends.
-    :param on_step: called with each change of the image at the log's end, and ``on_leap`` with each change that is too
-        long to be followed, see `ImageLoader`.
+    :param on_step: called with each change of the image at the log's end.
+    :param on_leap: called instead with each change that is too long to be followed, see `ImageLoader`.
     :param on_replace: called with an image without a known predecessor: at the start, of a snapshot, and after a leap;
         yields where a turn is over.
     :param on_failure: called when a record does not fit the image; this node has to stop.
@@ -116,7 +100,7 @@ class MetadataRuntime:
         read_log: ReadLog,
         log_end: Callable[[], int],
         *,
-        on_step: Step,
+        on_step: Follow,
         on_leap: Leap = lambda _before, _after: None,
         on_replace: Callable[[MetadataImage], Iterator[None]] = lambda _image: iter(()),
         on_failure: Callable[[BaseException], None],
@@ -127,7 +111,7 @@ class MetadataRuntime:
         self._log_end = log_end
         self._gauge = gauge
         self._supervisor = Supervisor(on_failure)
-        self._on_step = on_step
+        self._following = Following(on_step)
         self._on_leap = on_leap
         self._on_replace = on_replace
         self._loader = ImageLoader(on_step=self._stepped, on_leap=self._leapt)
@@ -138,11 +122,11 @@ class MetadataRuntime:
         """Up to here the loader has the log, or it holds control records."""
         self._read: Iterator[Batch] = iter(())
         """The batches that were read of the log after `_taken`."""
-        self._decoding: _Decoding | None = None
+        self._decoding: Decoding | None = None
         self._work: Iterator[None] | None = None
         """Work to do, in turns, before the next records of the log: load a snapshot, or call `_on_replace`."""
         self._is_followed = False
-        """Whether `_on_replace` got the image, and `_on_step` every later change."""
+        """Whether `_on_replace` got the image, and `_following` every later change."""
         self._load_end = 0
         """Up to here the log was on disk when loading began: at the start, or in a snapshot."""
         self._loading = Loading()
@@ -210,7 +194,7 @@ class MetadataRuntime:
 
     @property
     def _is_applied(self) -> bool:
-        return self._applied >= self._log_end()
+        return self._applied >= self._log_end() and not self._following.lags
 
     def covers(self, offset: int) -> bool:
         """Whether everything below an offset is committed and in the images, control records included."""
@@ -270,7 +254,7 @@ class MetadataRuntime:
         append_records(self._loader, header, records)
         self._loader.apply()
         self._go_on_from(header.next_offset)
-        if not self._is_followed:
+        if not self._is_followed or self._following.lags:
             self._wake()
 
     def truncated(self, offset: int) -> None:
@@ -338,10 +322,11 @@ class MetadataRuntime:
     def _stepped(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
         if changes.zk_migration_state:
             self._follow_migration(before, after)
-        self._on_step(before, after, changes)
+        self._following.step(before, after, changes)
 
     def _leapt(self, before: MetadataImage, after: MetadataImage) -> None:
         self._is_followed = False
+        self._following.drop()
         self._follow_migration(before, after)
         self._on_leap(before, after)
 
@@ -384,6 +369,10 @@ class MetadataRuntime:
                     self.on_known()
             self._settle(TURN_RECORDS)
             return True
+        if self._following.lags:
+            self._gauge.count(Work.RECORDS, TURN_RECORDS)
+            self._following.go_on()
+            return True
         if self._loader.backlog:
             self._loader.apply(turn.records_left)
             self._gauge.count(Work.RECORDS, self._loader.last_applied)
@@ -404,7 +393,7 @@ class MetadataRuntime:
             batch = self._next_batch()
             if batch is None or batch.header.is_control:
                 return turn.is_over()
-            decoding = self._decoding = _Decoding(batch)
+            decoding = self._decoding = Decoding(batch)
         before = len(decoding.records)
         is_over = decoding.go_on(turn)
         self._gauge.count(Work.RECORDS, len(decoding.records) - before)

@@ -13,7 +13,8 @@ from migrator.controller.index import SWEPT_ENTRIES, ControllerIndex, PartitionS
 from migrator.controller.token_index import token_hmac
 from migrator.image.builder import ImageBuilder
 from migrator.image.changes import undo_changes
-from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage, Provenance
+from migrator.image.model import EMPTY_IMAGE, Acl, Changes, MetadataImage, Provenance
+from migrator.image.security import acl_record
 from migrator.records.metadata import (
     MetadataRecord,
     PartitionChangeRecord,
@@ -22,6 +23,8 @@ from migrator.records.metadata import (
     TopicRecord,
 )
 from migrator.records.uuid import ZERO_UUID, Uuid
+from migrator.turns import TURN_RECORDS
+from tests.calls import CallCounter
 from tests.image.support.strategies import record_sequences
 from tests.lanes import examples
 
@@ -137,6 +140,24 @@ def test_a_batch_that_deletes_topics_takes_no_turn_of_all_entries(monkeypatch: p
     most = 600 + 2 * len(BROKERS) + 2
     assert max(swept) <= most < sum(swept)
     assert swept[-1] == 0, "nothing is left to sweep"
+
+
+def test_a_batch_of_many_acls_takes_no_turn_of_all_of_them() -> None:
+    """What a turn does is counted in calls; first the entries are added, then removed."""
+    turns = 5
+    acls = [Acl(2, f"topic-{number % 7}", 3, f"User:{number}", "*", 3, 3) for number in range(turns * TURN_RECORDS)]
+    after, changes = built(EMPTY_IMAGE, [acl_record(Uuid(n.to_bytes(16, "big")), acl) for n, acl in enumerate(acls)])
+    index = ControllerIndex()
+    for step in ((EMPTY_IMAGE, after, changes), (after, EMPTY_IMAGE, changes)):
+        with CallCounter() as counter:
+            rest = index.apply(*step)
+        costs, is_over = [counter.calls], rest is None
+        while rest is not None and not is_over:
+            with CallCounter() as counter:
+                is_over = next(rest, rest) is rest
+            costs.append(counter.calls)
+        assert max(costs) < 1.2 * sum(costs) / turns
+        assert index == ControllerIndex.of(step[1])
 
 
 def created(topic_ids: Iterable[Uuid] = TOPICS) -> Iterator[MetadataRecord]:

@@ -126,10 +126,19 @@ class Follower:
         yield from (None,) * 3
         self.image, self._follows = image, True
 
-    def step(self, before: MetadataImage, after: MetadataImage, _: Changes) -> None:
-        if self._follows:
-            assert before is self.image
+    def step(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> Iterator[None] | None:
+        """A change of two entities or more takes some turns, too."""
+        if not self._follows:
+            return None
+        assert before is self.image
+        if changes.records < 2:
             self.image = after
+            return None
+        return self._take(after)
+
+    def _take(self, after: MetadataImage) -> Iterator[None]:
+        yield from (None,) * 2
+        self.image = after
 
     def leap(self, _before: MetadataImage, _after: MetadataImage) -> None:
         self._follows = False

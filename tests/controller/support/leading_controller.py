@@ -117,7 +117,8 @@ class LeadingController:
         self.history.extend(records)
         before = self.image
         self.image, changes = builder.build(Provenance(self.next_offset - 1, 1, self.wall_ms))
-        self.index.apply(before, self.image, changes)
+        for _ in self.index.apply(before, self.image, changes) or ():
+            pass
         self.sessions.follow(self.image, changes.brokers, self.now_ms)
 
     def commit(self, decision: Decision[R]) -> R:
