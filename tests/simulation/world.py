@@ -269,8 +269,12 @@ class World:
         node.wipe(node.key.directory_id)
 
     def waits_for_an_order(self) -> bool:
-        """Whether so many configured voters lost their disks that nobody but an operator can say how to go on."""
-        return 0 < len(self.voters - self.without_log()) < majority(len(self.voters))
+        """Whether so many configured voters lost their disks that nobody but an operator can say how to go on, or all
+        whose logs are good enough for a majority may get no vote: then an operator starts one of them again."""
+        whole = self.voters - self.without_log()
+        ends = {it: (log.last_epoch(), log.end_offset()) for it in whole for log in [self.nodes[it].disk.log]}
+        able = [it for it in whole if sum(end <= ends[it] for end in ends.values()) >= majority(len(self.voters))]
+        return bool(whole) and all(self.is_barred(it) for it in able)
 
     def without_log(self) -> set[int]:
         """The configured voters that have to fetch first: they lost their disks, or have had nothing yet."""
