@@ -166,7 +166,7 @@ def voters_change_before_the_last_change_is_committed() -> Patches:
     return [(membership, "BEFORE", rules), (VoterChanges, "_only_one", only_one)]
 
 
-@bug(reset_rate=4, sync_ms_max=20, writes=20, chaos_seconds=12)
+@bug(reset_rate=6, sync_ms_max=300, writes=20, chaos_seconds=20)
 def answer_of_the_leader_leaves_the_evidence() -> Patches:
     return [(Quorum, "leader_answers", lambda _self: None)]
 
