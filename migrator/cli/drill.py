@@ -29,7 +29,7 @@ from migrator.drill.phases import columns
 from migrator.drill.place import refuse_taken
 from migrator.drill.report import DATA, LIGHT, DrillBrokers, DrillReport, DrillStep, DrillStepState
 from migrator.drill.run import run_drill
-from migrator.drill.scenario.steps import DrillOptions
+from migrator.drill.scenario.steps import STOCK, DrillOptions
 from migrator.drill.shape import Shape, refuse_too_large, shape_of
 from migrator.drill.zookeeper_place import OutsideZooKeeper, parse_place
 from migrator.errors import ExitCode, OperatorError
@@ -203,8 +203,9 @@ def _place(_context: click.Context, _parameter: click.Parameter, text: str | Non
 @click.option("--kill-leader-at", type=STATES, help="Kill the leading controller with SIGKILL in this state.")
 @click.option(
     "--rollback-at",
-    type=STATES,
-    help="Roll back to ZooKeeper in this state. At Finished, the migration is reopened first.",
+    type=click.Choice([*STATES.choices, STOCK], case_sensitive=False),
+    help="Roll back to ZooKeeper in this state. At Finished, the migration is reopened first. At stock, Kafka's own "
+    "controllers take over before, and hand back; this needs Kafka's brokers.",
 )
 @click.option(
     "--reassign", is_flag=True,
@@ -276,6 +277,11 @@ def command(
         refuse_taken(directory)
     find_java()
     release, chosen = _brokers(KAFKA_VERSION if shape is not None and kafka is None else kafka, hashes, terminal)
+    if release is None and rollback_at == STOCK:
+        raise click.UsageError(
+            "--rollback-at stock needs Kafka's brokers: light brokers do not obey Kafka's own controllers. "
+            "Run it with --kafka VERSION."
+        )
     count = partitions or (LIGHT_PARTITIONS if release is None else KAFKA_PARTITIONS)
     if shape is not None:
         brokers, controllers = len(shape.brokers), len(shape.controllers)

@@ -392,6 +392,9 @@ class Cluster(ABC):
     async def hand_over(self, report: DrillReport) -> None:  # noqa: B027
         """Let other controllers take over after the end of the migration, if these brokers obey them."""
 
+    async def take_back(self, report: DrillReport) -> None:  # noqa: B027
+        """Let these controllers take over again after `hand_over`, on the same directories."""
+
     async def use_zookeeper_controller(self, report: DrillReport) -> None:  # noqa: B027
         """Let the ZooKeeper controller do work after the way back, if these brokers have a real one."""
 

@@ -22,9 +22,9 @@ SHOWN_CHARS = 200
 
 @value
 class OldOrders:
-    """``removals``: deletes the orders to delete topics, each at the version that was read, with what lies below.
-    ``last``: the operations for the release of the claim, which delete the others; they fail when an order was changed
-    or added since. ``told``: what is removed, a line for each kind; nothing without any order."""
+    """``removals``: deletes the orders to delete topics, each at the version that was read, and what lies below any
+    order. ``last``: the operations for the release of the claim, which delete the others; they fail when an order was
+    changed or added since. ``told``: what is removed, a line for each kind; nothing without any order."""
 
     removals: tuple[Op, ...] = ()
     last: tuple[Op, ...] = ()
@@ -54,8 +54,10 @@ def read_old_orders(reader: ZkSource) -> OldOrders:
         else:
             last.append(Delete(path, znode.stat.version))
             told.append(f"{path}: {quoted((znode.data or b'').decode(errors='replace'), SHOWN_CHARS)}")
-    below = subtrees(reader, [marker.path for marker in markers])  # a ZooKeeper controller looks at the names alone
-    removals = [
+    # A ZooKeeper controller does not look below an order, but an order with znodes below cannot be deleted.
+    below = subtrees(reader, [znode.path for znode in (*markers, *single) if znode is not None])
+    removals = [op for path in paths.OLD_ORDERS for op in map(Delete, below.get(path, [])[:-1])]
+    removals += [
         op
         for marker in markers
         for op in (*map(Delete, below.get(marker.path, [])[:-1]), Delete(marker.path, marker.stat.version))

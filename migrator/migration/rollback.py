@@ -13,7 +13,7 @@ from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.old_orders import NO_ORDERS, OldOrders, read_old_orders
 from migrator.migration.translate.entity import EntityWrite
-from migrator.migration.translate.reconcile import reconcile
+from migrator.migration.translate.reconcile import reconcile, repair
 from migrator.migration.translate.source import names_below
 from migrator.migration.translate.target import Target
 from migrator.records.metadata import ZkMigrationState
@@ -31,6 +31,8 @@ from migrator.zookeeper.znodes.passwords import PasswordEncoder
 from migrator.zookeeper.znodes.topics import decode_topic
 
 EXAMPLES = 5
+SETS_AT_ONCE = 100_000
+"""About so many sets of partition states are in memory: all of a large cluster would take gigabytes."""
 _OTHER_LOG = (
     "Name the property file of a controller of the quorum that controls the cluster now, and the log of the controller "
     "that led last, or those of a majority, with --log. If they are lost for good, add --accept-loss"
@@ -199,15 +201,45 @@ def _raise_versions(session: ZooKeeperSession, target: Target, guard: Check, *, 
 
     :param guard: the check, part of every write, that no other controller has been elected since.
     :param accept_loss: leave a state alone that differs in more than its version; ZooKeeper may be newer.
+    :returns: the number of these states.
     """
     reader = BulkReader(session)
-    writes = list(reconcile(reader, target))
+    target.behind = behind = dict[str, int]()
+    for write in _repeating(session, list(reconcile(reader, target)), accept_loss=accept_loss):
+        behind.setdefault(write.entity, len(write.ops))
+    target.behind = None
+    raised = 0
+    for topics in _parts(behind):
+        writes = _repeating(session, repair(reader, target, *topics), accept_loss=accept_loss)
+        ops = [op for write in writes for op in write.ops if not _is_marker(op)]
+        for part in split_ops(ops, reserved_bytes=op_bytes(guard)):
+            apply(session, [guard, *part])
+        raised += len({op.path for op in ops})
+    return raised
+
+
+def _parts(sets: Mapping[str, int]) -> Iterator[list[str]]:
+    """Topics, by the number of their sets, of which each list has about `SETS_AT_ONCE`."""
+    part, size = list[str](), 0
+    for name, count in sets.items():
+        part.append(name)
+        size += count
+        if size >= SETS_AT_ONCE:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def _repeating(session: ZooKeeperSession, writes: list[EntityWrite], *, accept_loss: bool) -> list[EntityWrite]:
+    """The writes that only repeat what ZooKeeper holds.
+
+    :raises OperatorError: there are others, and their loss is not accepted.
+    """
     wanted = {op.path for write in writes for op in write.ops if _is_state(op)}
-    held = {znode.path: znode.data for znode in reader.read(wanted) if znode is not None}
+    held = {znode.path: znode.data for znode in BulkReader(session).read(wanted) if znode is not None}
     missing = [write.entity for write in writes if not _only_versions(write, held)]
-    if accept_loss:
-        writes = [write for write in writes if _only_versions(write, held)]
-    elif missing:
+    if missing and not accept_loss:
         more = f" (and {len(missing) - EXAMPLES} more)" if len(missing) > EXAMPLES else ""
         raise OperatorError(
             f"ZooKeeper lacks what the metadata log holds: {', '.join(missing[:EXAMPLES])}{more}",
@@ -215,10 +247,7 @@ def _raise_versions(session: ZooKeeperSession, target: Target, guard: Check, *, 
             remedy="Start the controllers again, a majority is enough, wait until nothing waits to be written to "
             "ZooKeeper, and stop them with SIGTERM",
         )
-    ops = [op for write in writes for op in write.ops if not _is_marker(op)]
-    for part in split_ops(ops, reserved_bytes=op_bytes(guard)):
-        apply(session, [guard, *part])
-    return len({op.path for op in ops})
+    return [write for write in writes if _only_versions(write, held)] if missing else writes
 
 
 def _is_state(op: Op) -> TypeGuard[SetData]:
@@ -233,7 +262,8 @@ def _is_marker(op: Op) -> bool:
 def _only_versions(write: EntityWrite, held: Mapping[str, bytes | None]) -> bool:
     """Whether a write only repeats the content of the partition states in ZooKeeper."""
     return all(
-        _is_marker(op) or (_is_state(op) and op.path in held and _same_state(op, held[op.path])) for op in write.ops
+        _is_marker(op) or (_is_state(op) and op.path in held and _same_state(op, held[op.path]))
+        for op in dict.fromkeys(write.ops)
     )
 
 

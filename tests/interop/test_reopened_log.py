@@ -3,6 +3,7 @@ the whole way back through `migrator reopen`."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from confluent_kafka.admin import ResourceType
 from kazoo.client import KazooClient
 
 from migrator.clock import wall_ms
+from migrator.config.properties import parse_properties
 from migrator.drill.cluster import CLUSTER_ID, COMMAND_SECONDS, MIGRATOR, ControllerProcess
 from migrator.drill.kafka.clients import Traffic, consume
 from migrator.drill.kafka.cluster import KafkaBrokerMode, until
@@ -34,14 +36,31 @@ from tests.interop.support.stages import broker_is_controller, create_move_elect
 pytestmark = pytest.mark.lane("test-long")
 
 TOPIC, COMPACTED, ON_STOCK = "orders", "made-after-the-end", "made-on-stock"
+META = "meta.properties"
 LEVEL = parse_version("3.9").level
 ENDED, REOPENED = ZkMigrationState.POST_MIGRATION, ZkMigrationState.MIGRATION
+
+
+class TwoDisks(KafkaCluster):
+    """Each broker has two directories, the first one also for the metadata log."""
+
+    def properties_of(self, broker: int, mode: KafkaBrokerMode) -> dict[str, str]:
+        disks = ",".join(map(str, self.disks(broker)))
+        return super().properties_of(broker, mode) | {"log.dirs": disks}
+
+    def disks(self, broker: int) -> tuple[Path, Path]:
+        directory = self.brokers[broker].directory
+        return directory / "data", directory / "more"
+
+    def identities(self, broker: int) -> list[dict[str, str]]:
+        """What the ``meta.properties`` of its directories say."""
+        return [parse_properties((disk / META).read_text()) for disk in self.disks(broker)]
 
 
 class Cluster:
     """Two brokers, and one controller as the only voter."""
 
-    def __init__(self, cluster: KafkaCluster, client: KazooClient) -> None:
+    def __init__(self, cluster: TwoDisks, client: KazooClient) -> None:
         self.cluster = cluster
         self.client = client
         self.admin = Admin(cluster.bootstrap, 2)
@@ -98,7 +117,7 @@ def ours(
 ) -> Iterator[Cluster]:
     """The brokers are in ZooKeeper mode, the controller is not started."""
     zookeeper_client.create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID), makepath=True)
-    with KafkaCluster(kafka_391, tmp_path, controllers=1, brokers=2, zookeeper=zookeeper.hosts) as brokers:
+    with TwoDisks(kafka_391, tmp_path, controllers=1, brokers=2, zookeeper=zookeeper.hosts) as brokers:
         brokers.start_brokers(KafkaBrokerMode.ZOOKEEPER)
         yield Cluster(brokers, zookeeper_client)
 
@@ -131,28 +150,58 @@ def test_the_way_back_from_the_end(cluster: Cluster) -> None:
     nothing_is_lost(cluster, traffic)
 
 
-@pytest.mark.parametrize("handed_over", [False, True], ids=["ours", "from stock controllers"])
-def test_migrator_reopen_leads_home(ours: Cluster, handed_over: bool) -> None:
+@pytest.mark.parametrize("since", ["nothing else", "stock controllers", "new disks"])
+def test_migrator_reopen_leads_home(ours: Cluster, since: str) -> None:
     ours.admin.create(TOPIC, 3, 2, retention_ms="7200000")
     with Traffic(ours.cluster.bootstrap, TOPIC) as traffic:
         with stage("to the end"):
             to_the_end(ours)
         with stage("the way back is kept open"):
             what_would_close_the_way_back_is_refused(ours)
-        if handed_over:
+        if since == "stock controllers":
             with stage("to Kafka's own controller, and back"):
                 to_stock_and_back(ours)
+                until("messages are acknowledged", traffic.goes_on)
+        if since == "new disks":
+            with stage("one broker is formatted anew, another one gets a new disk"):
+                new_disks(ours)
                 until("messages are acknowledged", traffic.goes_on)
         with stage("reopened"):
             reopened_with_the_flag_on_and_killed_at_once(ours)
             until("messages are acknowledged", traffic.goes_on)
+        before = [ours.cluster.identities(broker) for broker in ours.cluster.brokers]
         with stage("brokers into migration mode"):
             brokers_into_migration_mode(ours)
         with stage("home"):
             home(ours)
         traffic.stop()
     nothing_is_lost(ours, traffic)
-    assert (ON_STOCK in ours.admin.topics()) is handed_over
+    assert (ON_STOCK in ours.admin.topics()) is (since == "stock controllers")
+    assert [ours.cluster.identities(broker) for broker in ours.cluster.brokers] == before
+
+
+def new_disks(cluster: Cluster) -> None:
+    """The first broker loses all that it has, the second one its second disk. Kafka formats what is new for KRaft mode
+    only, with another ``directory.id``. The identities are put right as docs/way-back.md says."""
+    kafka, brokers = cluster.cluster.kafka, cluster.cluster
+    for broker, new in ((1, brokers.disks(1)), (2, brokers.disks(2)[1:])):
+        was = [identity["directory.id"] for identity in brokers.identities(broker)]
+        node = brokers.brokers[broker]
+        node.stop()
+        for disk in new:
+            shutil.rmtree(disk)
+        words = ("format", "--ignore-formatted", "-t", CLUSTER_ID, "-c", str(node.properties_file))
+        kafka.tool("kafka.tools.StorageTool", *words, directory=node.directory)
+        node.start()
+        until("all is in sync", cluster.admin.in_sync)
+        now = [identity["directory.id"] for identity in brokers.identities(broker)]
+        assert len({*was, *now}) == len(was) + len(new)
+    versions = [[each["version"] for each in brokers.identities(broker)] for broker in brokers.brokers]
+    assert versions == [["1", "1"], ["0", "1"]]
+    for broker, number in ((1, 0), (1, 1), (2, 1)):
+        file = brokers.disks(broker)[number] / META
+        text = file.read_text().replace("version=1", "version=0")
+        file.write_text(text.replace(f"node.id={broker}", f"broker.id={broker}"))
 
 
 def to_stock_and_back(cluster: Cluster) -> None:

@@ -183,6 +183,7 @@ CONTROLLER = {
     [
         ("", {}, ""),
         ("", {"super.users": "${env:SUPER_USERS}"}, ""),
+        ("", {"inter.broker.protocol.version": "${env:VERSION}"}, ""),
         ("", {"delegation.token.secret.key": "${file:/etc/kafka/secrets:token}"}, ""),
         ("mode", {"process.roles": "broker"}, "KRaft mode"),
         ("mode", {"zookeeper.metadata.migration.enable": ""}, "migration.enable is not true"),

@@ -16,7 +16,16 @@ from migrator.errors import OperatorError
 from migrator.image.model import EMPTY_IMAGE, MetadataImage, PartitionRegistration, Provenance, TopicImage, TopicsImage
 from migrator.log.lookup import header_at
 from migrator.log.metadata_log import MetadataLog
-from migrator.migration.rollback import RolledBack, _raise_versions, log_unfit, look, old_orders, roll_back
+from migrator.migration.rollback import (
+    SETS_AT_ONCE,
+    RolledBack,
+    _parts,
+    _raise_versions,
+    log_unfit,
+    look,
+    old_orders,
+    roll_back,
+)
 from migrator.migration.translate.reconcile import reconcile
 from migrator.records.metadata import MigrationReopening, ZkMigrationState
 from migrator.zookeeper.bulk import BulkReader
@@ -96,6 +105,13 @@ def test_a_state_that_lags_is_raised_to_the_partition_epoch(
     assert roll_back(session, image_at(), PASSWORDS) == RolledBack(raised_states=1, released=True)
     held, stat = zookeeper_client.get(STATE)
     assert (held, stat.version) == (data, 3)
+
+
+def test_states_are_raised_some_topics_at_a_time() -> None:
+    """All sets of a large cluster at once would be gigabytes."""
+    sets = {"large": SETS_AT_ONCE, "a": SETS_AT_ONCE // 2, "b": SETS_AT_ONCE - 1, "c": 1}
+    assert list(_parts(sets)) == [["large"], ["a", "b"], ["c"]]
+    assert list(_parts({})) == []
 
 
 def test_the_controller_epoch_is_raised_above_that_of_every_state(
@@ -219,13 +235,14 @@ def test_old_orders_go_with_the_claim_and_a_new_one_keeps_it(
 ) -> None:
     """A ZooKeeper controller would delete a topic that was created anew since. It looks at the names alone."""
     zookeeper_client.create(f"{paths.delete_topic('orders')}/by hand", b"", makepath=True)
-    zookeeper_client.create(paths.REASSIGN_PARTITIONS, b'{"version":1}')
+    zookeeper_client.create(f"{paths.REASSIGN_PARTITIONS}/by/hand", b"", makepath=True)
+    zookeeper_client.set(paths.REASSIGN_PARTITIONS, b'{"version":1}')
     shown = old_orders(session, look(session, image_at()), image_at())
     assert [line.partition(":")[0] for line in shown.told] == [paths.DELETE_TOPICS, paths.REASSIGN_PARTITIONS]
     for path in (paths.delete_topic("late"), paths.PREFERRED_ELECTION):
         zookeeper_client.create(path, b"")
         with pytest.raises(OperatorError, match="changed meanwhile"):
-            roll_back(session, image_at(), PASSWORDS, shown=replace(shown, removals=()))
+            roll_back(session, image_at(), PASSWORDS, shown=replace(shown, removals=shown.removals[:2]))
         assert zookeeper_client.exists(paths.CONTROLLER)
         zookeeper_client.delete(path)
     assert roll_back(session, image_at(), PASSWORDS) == RolledBack(released=True, old_orders=shown.told)

@@ -31,7 +31,7 @@ from migrator.drill.kafka import image_comparison
 from migrator.drill.kafka.clients import Admin
 from migrator.drill.kafka.cluster import KafkaBrokerMode, KafkaCluster
 from migrator.drill.kafka.traffic import ClientTraffic
-from migrator.drill.probes import until
+from migrator.drill.probes import all_report, until
 from migrator.drill.report import DrillReport
 from migrator.drill.rollout.desk import DeskNode, DeskNodes, RolloutDesk
 from migrator.drill.rollout.services import KafkaNode, OurController
@@ -41,6 +41,7 @@ from migrator.drill.workload.fill import AWKWARD_TOPICS, PLAIN_TOPIC, FillOption
 from migrator.drill.workload.workload import Workload
 from migrator.errors import ExitCode, InvariantViolation, OperatorError
 from migrator.image.model import MetadataImage
+from migrator.migration.machine.states import PublicState
 from migrator.parts.kafka import StockKafka
 from migrator.rollout.journal.summary import of_last, without_controller
 from migrator.rollout.plan.steps import Phase
@@ -245,6 +246,14 @@ class RealCluster(Cluster):
         if self._hands_over:
             with report.step("The archive of the rollout is whole"):
                 report.figure("files", await asyncio.to_thread(self._desk.check_archive, report))
+
+    async def take_back(self, report: DrillReport) -> None:
+        with report.step("This program's controllers take over again"):
+            await _blocking(self._kafka.replace_stock_by_controllers)
+            finished = partial(all_report, self, PublicState.FINISHED.label)
+            await until(self, report, "every controller reports Finished", finished, seconds=WAIT_SECONDS)
+            await self._in_sync(report)
+            await _blocking(self._traffic.go_on)
 
     async def use_zookeeper_controller(self, report: DrillReport) -> None:
         with report.step("The ZooKeeper controller elects, creates, reassigns and deletes"):

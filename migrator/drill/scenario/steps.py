@@ -44,12 +44,14 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.controller import ControllerClaim
 
 INELIGIBLE, COPYING, DUAL_WRITE, FINISHED = (state.label for state in PublicState)
+STOCK = "stock"
+"""The way back begins when Kafka's own controllers rule after the end."""
 WORK_SECONDS = 6.0
 
 
 @value
 class DrillOptions:
-    """``kill_leader_at`` and ``rollback_at`` are public states of the migration, or None.
+    """``kill_leader_at`` and ``rollback_at`` are public states of the migration, or None; ``rollback_at`` also `STOCK`.
 
     ``reassign``: after the migration, other controllers replace the first ones.
     """
@@ -69,8 +71,9 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: DrillRep
     drill = _Drill(cluster, options, report)
     await drill.zookeeper_cluster()
     await try_doors(cluster, report, "ZooKeeper mode")
-    stays_ours = options.reassign or options.rollback_at == FINISHED  # Kafka's own controllers reopen no migration
-    drill.rehearsal = await cluster.prepare(report, hand_over=not stays_ours)
+    goes_home = options.rollback_at in (FINISHED, STOCK)
+    # A rollout that hands over ends with it; Kafka's own controllers reopen no migration.
+    drill.rehearsal = await cluster.prepare(report, hand_over=not (options.reassign or goes_home))
     await drill.quorum()
     if options.rollback_at == INELIGIBLE:
         return await _back(cluster, report, drill.before, INELIGIBLE)
@@ -88,9 +91,14 @@ async def run_scenario(cluster: Cluster, options: DrillOptions, report: DrillRep
     await try_doors(cluster, report, "the migration is finished")
     if options.kill_leader_at == FINISHED:
         await drill.kill_leader(lambda: all_report(cluster, FINISHED))
-    if options.rollback_at == FINISHED:
-        await refuse_rollback(cluster, report)
-        await drill.work_after_end()
+    if goes_home:
+        if options.rollback_at == STOCK:
+            await cluster.hand_over(report)
+            await drill.work_after_end()
+            await cluster.take_back(report)
+        else:
+            await refuse_rollback(cluster, report)
+            await drill.work_after_end()
         await roll_back(cluster, report, {}, FINISHED)
         await drill.check_zookeeper()
         return await _home(cluster, report)
