@@ -45,6 +45,8 @@ Job = ef.Effect | messages.WriteEffect | CopyStage | CompareStage
 
 @dataclass(slots=True)
 class Node:
+    """Forks share a coordinator, until one of them lets it act."""
+
     node_id: int
     coordinator: Coordinator
     epoch: int = -1
@@ -58,9 +60,20 @@ class Node:
     """Whether the claim still stood when the copy read its last."""
     unaware: bool = False
     """It was deposed and has not heard of it."""
+    shared: bool = False
+    coordinator_key: int | None = None
+    """As long as the coordinator does not act."""
 
     def fork(self) -> Node:
-        return replace(self, coordinator=_fork_coordinator(self.coordinator))
+        self.shared = True
+        return copy.copy(self)
+
+    def acting(self) -> Coordinator:
+        """The node's own coordinator, which the caller may change."""
+        if self.shared:
+            self.coordinator, self.shared = _fork_coordinator(self.coordinator), False
+        self.coordinator_key = None
+        return self.coordinator
 
     @property
     def state(self) -> State:
@@ -79,15 +92,22 @@ class Node:
     def key(self) -> object:
         """Everything that decides what comes next. Times are left out, and of numbers only whether they are current:
         otherwise two worlds that differ in how often something was tried would never be the same."""
-        memory, core = self.coordinator._driver._memory, self.coordinator._write_behind
-        term = memory.term
+        if self.coordinator_key is None:
+            self.coordinator_key = hash(self._key_of_coordinator())
         return (
             self.epoch,
             self.tick,
             self.decoded,
             self.unaware,
-            self.timer == memory.ticket,
+            self.timer == self.coordinator._driver._memory.ticket,
             tuple(self._normal(item) for item in (*self.jobs, None, *self.inbox)),
+            self.coordinator_key,
+        )
+
+    def _key_of_coordinator(self) -> object:
+        memory, core = self.coordinator._driver._memory, self.coordinator._write_behind
+        term = memory.term
+        return (
             (memory.state, memory.before, memory.outstanding, term.failures > 0, term.failures > 1),
             (
                 term.record,

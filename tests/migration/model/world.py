@@ -142,8 +142,8 @@ class World(ModelCluster):
         on, reopened = self.enabled[NODES.index(node_id)], facts.reopened_at > 0
         became = ev.BecameLeader(self.epoch, facts.record, on, facts.completed_at, reopened=reopened)
         node.jobs = ()
-        node.coordinator._recent = self._remembered(self.remembers_from)
-        self._queue(node, node.coordinator.lead(became, self.image(), self.now))
+        node.acting()._recent = self._remembered(self.remembers_from)
+        self._queue(node, node.acting().lead(became, self.image(), self.now))
 
     def _restart(self, node_id: int) -> None:
         self.nodes[node_id] = new_node(node_id)
@@ -452,7 +452,7 @@ class World(ModelCluster):
         return ev.Committed(effect.ticket, EpochOffset(epoch=node.epoch, offset=len(self.log)))
 
     def _deliver(self, node: Node, event: ev.Event | messages.WriteEvent) -> None:
-        self._queue(node, node.coordinator.step(event, self.now))
+        self._queue(node, node.acting().step(event, self.now))
         self._check_state(node, event)
         if node.epoch == self.epoch:
             self._demand_may_leave(node.coordinator.write_behind, self.now)
