@@ -16,8 +16,8 @@ ARGS ?=
 
 help:
 	@echo "make drill     migrate a throw-away cluster and watch it (ARGS='--partitions 200 ...')"
-	@echo "make test      the tests for every change: 10 minutes on two idle cores"
-	@echo "make test-all  those, and a real run of each family: 48 minutes"
+	@echo "make test      the tests for every change: 8 minutes on two idle cores"
+	@echo "make test-all  those, and a real run of each family: 42 minutes"
 	@echo "make test-long every matrix, procedure and seed; goes on where it was stopped, notes each case in docs/results"
 	@echo "make lanes     minutes of each lane at the last two commits that were logged"
 	@echo "make check     lint, types, import contracts, rules of the house, the audit of packages, the site"

@@ -228,6 +228,7 @@ def test_a_directory_that_is_formatted_is_refused_before_anybody_is_asked(cluste
     assert "already formatted" in str(cluster.format().exception)
 
 
+@pytest.mark.lane("test-all")
 def test_a_rehearsal_takes_what_a_format_would_take(cluster: Cluster) -> None:
     """Also with a file that does not have the migration on yet: it is one that is rehearsed."""
     for broker_id in (1, 2):

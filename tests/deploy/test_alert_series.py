@@ -76,17 +76,20 @@ def test_each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() 
     assert {case["alert"] for case in CASES if not case.get("fires")} == BY_NAME.keys()
 
 
+@pytest.mark.lane("test-all")
 @needs_promtool
 def test_alerts_fire_on_what_was_scraped_and_no_others_do(tmp_path: Path) -> None:
     assert judge(tmp_path, rules(), [case for case in CASES if "step" not in case]) == ""
 
 
+@pytest.mark.lane("test-all")
 @needs_promtool
 @pytest.mark.parametrize("case", [case for case in CASES if "step" in case], ids=lambda case: case["what"])
 def test_an_alert_waits_for_days(case: Case, tmp_path: Path) -> None:
     assert judge(tmp_path, [BY_NAME[case["alert"]]], [case], case["step"]) == ""
 
 
+@pytest.mark.lane("test-all")
 @needs_promtool
 @pytest.mark.parametrize("alert", ["NoActiveController", "ZooKeeperDoesNotFollow", "ControllerLags"])
 def test_a_rule_that_never_fires_is_found(alert: str, tmp_path: Path) -> None:

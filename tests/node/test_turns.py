@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from migrator.controller.brokers import register_broker
 from migrator.controller.heartbeats import HeartbeatRequest, heartbeat
 from migrator.controller.migration_gate import Operation
@@ -188,6 +190,7 @@ async def _longest_turns(directory: Path, selector: CountingSelector) -> dict[st
         return {name: selector.largest async for name in answered}
 
 
+@pytest.mark.lane("test-all")
 def test_no_request_makes_a_turn_long(tmp_path: Path) -> None:
     selector = CountingSelector()
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:

@@ -99,6 +99,7 @@ def test_an_interrupted_fetch_leaves_no_half_release(tmp_path: Path, monkeypatch
     assert not (kafka_jars.cache_directory() / "1.2.3").exists()
 
 
+@pytest.mark.lane("test-all")
 def test_a_stock_controller_formats_runs_and_leaves_a_log_that_the_tools_read(
     kafka_391: StockKafka, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from tests.conftest import ZooKeeperSpace, connect, disconnect
 from tests.parts.support.ensemble import ZooKeeperEnsemble
 
 
+@pytest.mark.lane("test-all")
 def test_data_survives_kill_and_restart_until_it_is_deleted(own_zookeeper: EmbeddedZooKeeper) -> None:
     client = connect(own_zookeeper.hosts)
     try:
@@ -63,6 +64,7 @@ def test_a_directory_may_have_letters_beyond_ascii(tmp_path: Path, monkeypatch: 
         assert server.transaction_logs or server.snapshots
 
 
+@pytest.mark.lane("test-all")
 def test_an_ensemble_survives_its_leader(tmp_path: Path) -> None:
     with ZooKeeperEnsemble(tmp_path) as ensemble:
         client = connect(ensemble.hosts)

@@ -51,6 +51,7 @@ def test_a_release_that_cannot_be_fetched_is_said(new_cluster: MakeCluster, tmp_
     assert "3.9.1 could not be fetched" in report["kafka"]["detail"]
 
 
+@pytest.mark.lane("test-all")
 @pytest.mark.parametrize("option", ["--no-spark", "--kafka=none"])
 def test_without_java_it_cannot_tell(new_cluster: MakeCluster, tmp_path: Path, option: str) -> None:
     file = property_file(new_cluster(), tmp_path)
@@ -60,6 +61,7 @@ def test_without_java_it_cannot_tell(new_cluster: MakeCluster, tmp_path: Path, o
     assert "the image 'tools'" in answer.stderr
 
 
+@pytest.mark.lane("test-all")
 def test_a_full_disk_is_named(new_cluster: MakeCluster, tmp_path: Path) -> None:
     file = property_file(new_cluster(partitions=2_000), tmp_path)
     out = tmp_path / "out"

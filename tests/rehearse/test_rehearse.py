@@ -130,6 +130,7 @@ async def test_a_cluster_that_was_copied_already_is_blocked(new_cluster: MakeClu
     assert "/migration" in report.blockers[0].reason
 
 
+@pytest.mark.lane("test-all")
 async def test_topics_that_come_and_go_while_they_are_read(new_cluster: MakeCluster, tmp_path: Path) -> None:
     """Those that nobody touches are copied whole; the others as they were at some time, or not at all."""
     hosts = new_cluster(partitions=3_000)
@@ -180,12 +181,8 @@ async def test_a_change_behind_the_copy_is_no_verdict(new_cluster: MakeCluster, 
     assert paths.TOPICS in report.verified.detail, "the znode that was written is named"
 
 
-LONGER = pytest.mark.lane("test-all")
-
-
-@pytest.mark.parametrize(
-    "phase", ["decode", pytest.param("copy", marks=LONGER), pytest.param("compare and snapshot", marks=LONGER)]
-)
+@pytest.mark.lane("test-all")
+@pytest.mark.parametrize("phase", ["decode", "copy", "compare and snapshot"])
 async def test_a_zookeeper_that_dies_is_no_verdict(
     own_zookeeper: EmbeddedZooKeeper, tmp_path: Path, phase: str
 ) -> None:

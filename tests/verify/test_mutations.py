@@ -91,6 +91,7 @@ class Cases:
         return [spark.createDataFrame(table) for table in tables]
 
 
+@pytest.mark.lane("test-all")
 @pytest.mark.parametrize("numbers", seeds(1, 30))
 def test_every_single_difference_is_found_and_none_is_invented(
     spark: SparkSession, tmp_path: Path, numbers: range

@@ -240,6 +240,7 @@ def test_the_rules_hold_here_as_in_spark() -> None:
     assert agrees(("topic", "t", "id"), None, None)
 
 
+@pytest.mark.lane("test-all")
 def test_znodes_that_come_and_go_while_they_are_read_are_no_error(pair: Pair) -> None:
     """A topic is deleted and made again all the time: each reading has all of a znode, or none of it."""
     topic = next(znode for znode in AFTER if znode.path == paths.topic("plain"))

@@ -107,6 +107,7 @@ def test_a_wrong_password_is_named_by_its_key_and_not_shown(
         assert secret not in str(caught.value)
 
 
+@pytest.mark.lane("test-all")
 def test_two_private_keys_are_refused(files: Path, tmp_path: Path) -> None:
     path = tmp_path / "two.jks"
     path.write_bytes((files / "own.jks").read_bytes())
@@ -169,6 +170,7 @@ def test_any_damage_is_an_error_of_the_store(files: Path, data: st.DataObject) -
         parse_jks((files / "own.jks").read_bytes(), STORE + "x")
 
 
+@pytest.mark.lane("test-all")
 def test_a_store_that_changes_under_a_listener_is_read_again(
     files: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

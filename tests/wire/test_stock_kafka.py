@@ -247,6 +247,7 @@ async def is_elected(leader: Leader, transport: KafkaRaftTransport) -> bool:
     return False
 
 
+@pytest.mark.lane("test-all")
 async def test_a_stock_controller_follows_us(tmp_path: Path, unused_tcp_port: int) -> None:
     leader = Leader()
     async with quorum(tmp_path, unused_tcp_port, leader) as (_, transport):

@@ -152,6 +152,7 @@ def imported(store: Path, alias: str, name: str, *options: str) -> None:
     keytool(*options, *arguments, "-keystore", str(store))
 
 
+@pytest.mark.lane("test-all")
 @pytest.mark.parametrize("options", [(), (OLD_JAVA,)])
 def test_a_trust_store_of_keytool_holds_what_was_imported_and_its_own(options: Sequence[str], tmp_path: Path) -> None:
     store = tmp_path / "trust.p12"
@@ -167,6 +168,7 @@ def test_a_trust_store_of_keytool_holds_what_was_imported_and_its_own(options: S
     assert not found.private_key
 
 
+@pytest.mark.lane("test-all")
 @pytest.mark.parametrize(
     "protection",
     [

@@ -124,7 +124,7 @@ def topics_and_configs(image: MetadataImage) -> tuple[object, object]:
     return (topic.name, dict(topic.partitions)), {key.name: dict(config) for key, config in image.configs.items()}
 
 
-@pytest.mark.parametrize("controller", [stock, ours])
+@pytest.mark.parametrize("controller", [pytest.param(stock, marks=pytest.mark.lane("test-all")), ours])
 def test_what_is_fetched_is_what_the_directory_holds(
     controller: Callable[..., object], directory: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

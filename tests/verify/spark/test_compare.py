@@ -61,6 +61,7 @@ def test_a_single_difference_of_each_kind_and_direction_is_found(spark: SparkSes
     assert (result.kinds[kind].different, result.differences) == (1, 1)
 
 
+@pytest.mark.lane("test-all")
 @pytest.mark.parametrize(("zookeeper", "kraft", "equal"), [(7, 7, True), (9, 7, True), (7, 9, False), (10, 9, True)])
 def test_a_state_znode_may_be_ahead_of_the_partition_epoch_but_not_behind(
     spark: SparkSession, zookeeper: int, kraft: int, equal: bool
@@ -69,12 +70,14 @@ def test_a_state_znode_may_be_ahead_of_the_partition_epoch_but_not_behind(
     assert (compared(spark, *sides).differences == 0) is equal
 
 
+@pytest.mark.lane("test-all")
 @pytest.mark.parametrize(("kraft", "equal"), [("1000", True), ("2000", True), ("1001", False), ("3000", False)])
 def test_the_next_producer_id_starts_or_follows_the_block(spark: SparkSession, kraft: str, equal: bool) -> None:
     zookeeper: list[Row] = [("producer ids", "", "next", "1000|2000")]
     assert (compared(spark, zookeeper, [("producer ids", "", "next", kraft)]).differences == 0) is equal
 
 
+@pytest.mark.lane("test-all")
 def test_only_a_bounded_number_of_examples_reaches_the_driver(spark: SparkSession) -> None:
     many: list[Row] = [("config", "topic:t", f"key-{number}", "1") for number in range(SUSPECTS_MAX + 1)]
     result = compared(spark, many, [])

@@ -34,6 +34,7 @@ def told(spark: SparkSession, error: Exception) -> OperatorError | InvariantViol
     return operator_error(raised_by(spark, error))
 
 
+@pytest.mark.lane("test-all")
 @pytest.mark.parametrize("error", [KeyError("planted"), RecursionError("planted"), MemoryError("planted")], ids=repr)
 def test_a_defect_of_a_reader_is_no_answer_and_no_refusal(spark: SparkSession, error: Exception) -> None:
     found = told(spark, error)
@@ -42,6 +43,7 @@ def test_a_defect_of_a_reader_is_no_answer_and_no_refusal(spark: SparkSession, e
     assert "planted" in str(found)
 
 
+@pytest.mark.lane("test-all")
 @pytest.mark.parametrize(
     ("error", "what"),
     [(REFUSED, "could not tell: no such znode"), (OSError(5, "Input/output error", "f"), "cannot be read")],
@@ -53,6 +55,7 @@ def test_what_somebody_can_mend_is_a_refusal(spark: SparkSession, error: Excepti
     assert what in found.what
 
 
+@pytest.mark.lane("test-all")
 def test_a_file_that_is_gone_is_known_as_such(spark: SparkSession) -> None:
     """A controller removes what a snapshot replaces, also while it is read: then the log is read anew."""
     assert is_gone(raised_by(spark, StorageError("cannot read"), FileNotFoundError()))
