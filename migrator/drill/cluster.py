@@ -19,7 +19,7 @@ from migrator.config.endpoints import parse_host_port
 from migrator.config.keys import FLAG
 from migrator.config.property_edits import file_of
 from migrator.drill.report import DrillReport
-from migrator.drill.security.process_watch import ProcessWatch
+from migrator.drill.security.open_ports import ProcessWatch
 from migrator.drill.security.protection import IN_CLEAR, LIFE, InClear, Secured
 from migrator.drill.security.shaped import Shaped
 from migrator.drill.shape import Shape

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from migrator.clock import wall_ms
 from migrator.config.settings import Settings
+from migrator.image.digest import read_back
 from migrator.image.model import MetadataImage
-from migrator.image.read_back import read_back
 from migrator.image.release import release
 from migrator.image.replay import sized_records
 from migrator.log.errors import StorageError

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from migrator.preflight.check import PreflightCheck
 from migrator.preflight.checks import (
-    addresses,
     broker_starts,
     brokers,
     controllers,
     defaults,
-    dynamic_maps,
     hosts,
     machine,
     meanwhile,
-    rolls,
     security,
     sizes,
     znodes,
 )
 
-_NODES = (brokers, dynamic_maps, broker_starts, rolls, defaults, controllers, addresses, meanwhile)
+_NODES = (brokers, broker_starts, defaults, controllers, meanwhile)
 _OF_NODES = sorted((check for part in _NODES for check in part.CHECKS), key=lambda check: check.code)
 SUBJECTS = {
     "ZooKeeper": znodes.CHECKS,

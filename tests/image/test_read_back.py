@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from migrator.errors import InvariantViolation
-from migrator.image import read_back as module
+from migrator.image import digest as module
 from migrator.image.builder import ImageBuilder
-from migrator.image.digest import MODULUS, digest_steps
+from migrator.image.digest import MODULUS, digest_steps, read_back
 from migrator.image.model import MetadataImage, Provenance
-from migrator.image.read_back import read_back
 from migrator.image.snapshot import load_snapshot
 from migrator.records import metadata as rec
 from migrator.records.versions import LATEST_KNOWN

@@ -319,7 +319,7 @@ async def test_a_snapshot_that_does_not_hold_its_image_is_taken_away_again(
         monkeypatch.setattr(
             "migrator.log.image_snapshot.snapshot_steps", lambda image: (*snapshot_steps(image), surplus)
         )
-        monkeypatch.setattr("migrator.image.read_back.release", _stopped)
+        monkeypatch.setattr("migrator.image.digest.release", _stopped)
         with pytest.raises(InvariantViolation, match=reason):
             await snapshotter.write(node.images.published)
         assert not node.log.store.ids()

@@ -14,7 +14,7 @@ import pytest
 
 from migrator import turns
 from migrator.clock import wall_ms
-from migrator.image.read_back import read_back
+from migrator.image.digest import read_back
 from migrator.image.replay import replay_snapshot
 from migrator.image.snapshot import snapshot_steps
 from migrator.log import image_snapshot

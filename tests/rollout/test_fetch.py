@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from migrator.log.errors import StorageError
 from migrator.rollout.executors import executors
-from migrator.rollout.executors.incoming import Incoming, Memory, TooLargeError
+from migrator.rollout.executors.bounded import Incoming, Memory, TooLargeError
 from migrator.rollout.executors.presets import PRESETS
 from migrator.rollout.executors.scripts import DIGEST_LINE
 from migrator.rollout.ports import ExecutorError

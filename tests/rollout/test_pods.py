@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from migrator.rollout.executors.pods import Pod
+from migrator.rollout.executors.presets import Pod
 
 
 @pytest.mark.parametrize(

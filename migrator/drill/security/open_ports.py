@@ -1,4 +1,4 @@
-"""Which TCP ports the processes of a drill listen on, and which of them answer in clear."""
+"""What the processes of a drill show: open ports, those that answer in clear, arguments and environments."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import psutil
 
+from migrator.config.endpoints import is_loopback
 from migrator.values import value
 
 ANSWER_SECONDS = 2.0
@@ -109,3 +110,43 @@ def _client_hello() -> bytes:
 def _loopback(address: str) -> str:
     """The loopback address for a wildcard address."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - compared, not bound
+
+
+LOOK_EVERY_SECONDS = 0.5
+
+
+class ProcessWatch:
+    """Watches the drill's processes and the commands that it runs.
+
+    :param enabled: False: nothing is collected.
+    """
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self.shown: set[str] = set()
+        """Arguments and environments: every user of the machine sees the first, its owner the second."""
+        self.ports: dict[tuple[str, int], str] = {}
+        """Where commands listened: address and port -> name of the process."""
+
+    @property
+    def reachable(self) -> list[str]:
+        """Where commands listened outside of loopback, also in the form in which Java binds IPv4 addresses."""
+        ports = self.ports.items()
+        return [f"{at}:{port} of {name}" for (at, port), name in ports if not is_loopback(at.removeprefix("::ffff:"))]
+
+    async def follow(self, pid: int) -> None:
+        """Watch a command and its descendants, until cancelled."""
+        while self._enabled:
+            await asyncio.to_thread(self._look_at_command, pid)
+            await asyncio.sleep(LOOK_EVERY_SECONDS)
+
+    def look(self, top: int | None = None) -> None:
+        """Look at this process, or the one with that id, and its descendants."""
+        for process in processes(top):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self.shown.update(process.cmdline())
+                self.shown.update(f"{key}={text}" for key, text in process.environ().items())
+
+    def _look_at_command(self, pid: int) -> None:
+        self.look(pid)
+        self.ports.update(listening_ports(pid, as_bound=True))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from migrator.config.endpoints import parse_host_port
 from migrator.config.kafkas_controller import refused_by_kafka
 from migrator.config.key_uses import concerns_this_program_only
-from migrator.config.keys import AUTHORIZER, FLAG
+from migrator.config.keys import AUTHORIZER, FLAG, VOTERS
 from migrator.config.reading import means_the_same
 from migrator.migration.machine.readiness import Severity
 from migrator.preflight.check import Concerns, Found, PreflightCheck
@@ -210,6 +211,47 @@ def _name(controller: ControllerFile) -> str:
     return version_at(controller.directory.level or 0).name
 
 
+ADVERTISED, GRPC_VOTERS, GRPC_LISTENER = "advertised.listeners", "migrator.grpc.voters", "migrator.grpc.listener"
+ANY_PORT = 0
+
+
+def another_port(evidence: Evidence) -> Iterator[Found]:
+    """A controller's own entry among the voters names another port than its listener. Kafka never compares them: the
+    others wait for it in vain. Hosts are not compared: one host has several names."""
+    for controller in evidence.controllers:
+        for key, opened_by, named, opened in (*_of_kafka(controller), *_of_grpc(controller)):
+            if opened not in (named, ANY_PORT):
+                what = f"its own entry names port {named}, and {opened_by} has port {opened}"
+                yield Found(controller.file.at(key), what, hosts=(controller.who,))
+
+
+def _of_kafka(controller: ControllerFile) -> Iterator[tuple[str, str, int, int]]:
+    """The key, the address of the open port, the advertised port, and the open port."""
+    try:
+        listeners = controller.settings.advertised_controller_listeners
+    except ValueError:  # another finding refuses the listeners already
+        return
+    own = [voter for voter in controller.voters if voter.voter_id == controller.node_id]
+    if own and listeners:
+        first = listeners[0]
+        told = (controller.settings.advertised_listeners or "").upper()
+        key = ADVERTISED if f"{first.name}://" in told else "listeners"
+        yield VOTERS, f"{first.name} in {key}", own[0].port, first.port
+
+
+def _of_grpc(controller: ControllerFile) -> Iterator[tuple[str, str, int, int]]:
+    """Like `_of_kafka`, for the quorum's own gRPC."""
+    settings = controller.settings
+    try:
+        port = parse_host_port(settings.migrator_grpc_listener)[1]
+        voters = settings.grpc_voters
+    except ValueError:  # not set, or refused already
+        return
+    for voter in voters:
+        if voter.voter_id == controller.node_id:
+            yield GRPC_VOTERS, GRPC_LISTENER, voter.port, port
+
+
 CHECKS = (
     PreflightCheck(
         "M201", Severity.BLOCKER, "No controller to look at", no_controller,
@@ -274,5 +316,11 @@ CHECKS = (
     PreflightCheck(
         "M216", Severity.WARNING, "Kafka's own controller does not start with this file", refused_at_the_hand_over,
         "Correct the setting before Kafka's controllers take over",
+    ),
+    PreflightCheck(
+        "M217", Severity.WARNING, "Other controllers would look for a controller at a port that it does not open",
+        another_port,
+        "Correct the port in the one or the other, in every file that has it. If a proxy or a container maps the port, "
+            "say so with advertised.listeners (Kafka 3.9 and this program)", asks=True,
     ),
 )  # fmt: skip

@@ -19,10 +19,8 @@ from pathlib import Path, PurePath
 from migrator.errors import OperatorError
 from migrator.log.files import NewFile
 from migrator.observe.printable import printable
-from migrator.rollout.executors.bounded import CommandTimeoutError, Ended, run_bounded
-from migrator.rollout.executors.incoming import Incoming, Memory, TooLargeError
-from migrator.rollout.executors.pods import Pod
-from migrator.rollout.executors.presets import PRESETS, RUNNING, UNREACHABLE
+from migrator.rollout.executors.bounded import CommandTimeoutError, Ended, Incoming, Memory, TooLargeError, run_bounded
+from migrator.rollout.executors.presets import PRESETS, RUNNING, UNREACHABLE, Pod
 from migrator.rollout.executors.scripts import (
     CUT_OFF,
     MAY_NOT_LOOK,
