@@ -157,11 +157,8 @@ def _login(keys: ListenerKeys, mechanism: str, named_by: str) -> Login:
     for key in CLIENT_CLASSES:
         where, name = keys.find_for(mechanism, key)
         if name:
-            raise OperatorError(
-                f"{name} is a Java class, which cannot run here",
-                where=where,
-                remedy="Remove the key from this node's file, and put user and password into the JAAS entry",
-            )
+            remedy = "Remove the key from this node's file, and put user and password into the JAAS entry"
+            raise _java_class(name, where, remedy)
     _, options = jaas_options(keys, mechanism)
     is_token = mechanism != PLAIN and options.get("tokenauth", "").lower() == "true"
     return PasswordLogin(mechanism, options.get("username", ""), Secret(options.get("password", "")), is_token)
@@ -180,14 +177,25 @@ def _refuse_classes(keys: ListenerKeys, enabled: tuple[str, ...]) -> None:
     for mechanism in enabled:
         where, name = keys.find(f"{mechanism.lower()}.{SERVER_HANDLER}")
         if name and mechanism != OAUTHBEARER and not (mechanism == PLAIN and name == PLAIN_VALIDATOR):
-            raise OperatorError(
-                f"{name} is a Java class, which cannot run here, and it decides who may log in",
-                where=where,
-                remedy="Remove the key: Kafka's own credentials are then used. Or use TLS client certificates",
-            )
+            remedy = "Remove the key: Kafka's own credentials are then used. Or use TLS client certificates"
+            raise _java_class(name, where, remedy, admits=True)
 
 
-VALIDATOR_KEY = "oauthbearer.sasl.server.callback.handler.class"
+def _java_class(name: str, where: str, remedy: str, *, admits: bool = False) -> OperatorError:
+    """The refusal of a class; ``admits``: in Kafka it decides who may log in."""
+    also = ", and it decides who may log in" if admits else ""
+    return OperatorError(f"{name} is a Java class, which cannot run here{also}", where=where, remedy=remedy)
+
+
+def _refuse_unread(keys: ListenerKeys, url: str, class_key: str, wanted: str, reader: str) -> None:
+    """Refuse an address that nothing reads, because ``class_key`` does not name the class ``wanted``."""
+    where, text = keys.find_for(OAUTHBEARER, url)
+    if text:
+        own = keys.own_key(f"oauthbearer.{class_key}")
+        what = f"the key is set, but {own} does not name the {reader}"
+        raise OperatorError(what, where=where, remedy=f"Set {own}={wanted}")
+
+
 LOGIN_KEY = "sasl.login.callback.handler.class"
 JWKS_URL = "sasl.oauthbearer.jwks.endpoint.url"
 TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - the name of a key
@@ -198,23 +206,13 @@ def token_validator(keys: ListenerKeys) -> TokenValidator:
 
     :raises OperatorError: a key's value cannot be used, or names a validator that this program does not have.
     """
-    where, name = keys.find(VALIDATOR_KEY)
-    own = keys.own_key(VALIDATOR_KEY)
+    where, name = keys.find(f"oauthbearer.{SERVER_HANDLER}")
     if name in OAUTHBEARER_VALIDATORS:
         return SignedTokenValidator(_token_rules(keys), _key_set(keys))
     if name not in (None, "", UNSECURED_VALIDATOR):
-        raise OperatorError(
-            f"{name} is a Java class, which cannot run here, and it decides who may log in",
-            where=where,
-            remedy=f"Use {OAUTHBEARER_VALIDATORS[0]} with {JWKS_URL}",
-        )
-    jwks, url = keys.find_for(OAUTHBEARER, JWKS_URL)
-    if url:
-        raise OperatorError(
-            f"the key is set, but {own} does not name the validator that uses it: unsigned tokens would be accepted",
-            where=jwks,
-            remedy=f"Set {own}={OAUTHBEARER_VALIDATORS[0]}",
-        )
+        raise _java_class(name, where, f"Use {OAUTHBEARER_VALIDATORS[0]} with {JWKS_URL}", admits=True)
+    reader = "validator that uses it: unsigned tokens would be accepted"
+    _refuse_unread(keys, JWKS_URL, SERVER_HANDLER, OAUTHBEARER_VALIDATORS[0], reader)
     return UnsecuredValidator(_unsecured_rules(keys))
 
 
@@ -227,18 +225,12 @@ def bearer_login(keys: ListenerKeys) -> BearerLogin:
     for key in ("sasl.client.callback.handler.class", "sasl.login.class"):
         where, name = keys.find_for(OAUTHBEARER, key)
         if name:
-            raise OperatorError(f"{name} is a Java class, which cannot run here", where=where, remedy="Remove the key")
+            raise _java_class(name, where, "Remove the key")
     where, name = keys.find_for(OAUTHBEARER, LOGIN_KEY)
     if name in OAUTHBEARER_LOGINS:
         extensions, fetch = _options_of(options, "extension_"), _fetch(keys, jaas, options)
     elif name in (None, "", UNSECURED_LOGIN):
-        url_key, url = keys.find_for(OAUTHBEARER, TOKEN_URL)
-        if url:
-            raise OperatorError(
-                f"the key is set, but {keys.own_key(f'oauthbearer.{LOGIN_KEY}')} does not name the login that uses it",
-                where=url_key,
-                remedy=f"Set that key to {OAUTHBEARER_LOGINS[0]}",
-            )
+        _refuse_unread(keys, TOKEN_URL, LOGIN_KEY, OAUTHBEARER_LOGINS[0], "login that uses it")
         extensions, fetch = _options_of(options, "unsecuredLoginExtension_"), unsecured(options)
         try:
             fetch()
@@ -247,11 +239,7 @@ def bearer_login(keys: ListenerKeys) -> BearerLogin:
                 str(error), where=jaas, remedy='Write unsecuredLoginStringClaim_sub="the principal\'s name"'
             ) from error
     else:
-        raise OperatorError(
-            f"{name} is a Java class, which cannot run here",
-            where=where,
-            remedy=f"Use {OAUTHBEARER_LOGINS[0]} with {TOKEN_URL}",
-        )
+        raise _java_class(name, where, f"Use {OAUTHBEARER_LOGINS[0]} with {TOKEN_URL}")
     try:
         check_extensions(extensions)
     except ValueError as error:
