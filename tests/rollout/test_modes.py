@@ -9,7 +9,7 @@ import pytest
 
 from migrator.config.properties import decoded, parse_properties
 from migrator.errors import OperatorError
-from migrator.rollout.files.wanted import not_kept
+from migrator.rollout.files.property_files import not_kept
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.modes import (
     FileMode,

@@ -17,8 +17,7 @@ from migrator.rollout.engine.step_gates import StepGates
 from migrator.rollout.files.archive import keep_changes
 from migrator.rollout.files.identities import refuse_new_identity
 from migrator.rollout.files.old_metadata_log import keep_log, remove_old_log
-from migrator.rollout.files.property_files import backup, digest_of, text_of
-from migrator.rollout.files.wanted import wanted_file
+from migrator.rollout.files.property_files import backup, digest_of, text_of, wanted_file
 from migrator.rollout.gates.gatekeeper import AbortedError, Gatekeeper
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.gates.lifelines import SAY_MS

@@ -1,6 +1,6 @@
 """The files of a rollout: what it reads, writes and keeps on the hosts of nodes, and in its own directory.
 
-`wanted` makes a node's property file for a step, and `property_files` names its backups. `examined` gives preflight
+`property_files` makes a node's file for a step, and names its backups. `examined` gives preflight
 copies of all property files. `identities` and `old_metadata_log` deal with files in a broker's log directories that
 would keep it from starting or registering. `archive` keeps verdicts, outputs and the metadata log.
 
