@@ -13,7 +13,6 @@ def wall_ms() -> int:
 
 
 def wall_seconds() -> float:
-    """The same in seconds."""
     return machine().wall_ns() / 1e9
 
 
@@ -28,7 +27,6 @@ def monotonic_ms() -> int:
 
 
 def monotonic_seconds() -> float:
-    """The same in seconds."""
     return machine().monotonic_ns() / 1e9
 
 

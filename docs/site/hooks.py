@@ -45,6 +45,8 @@ def _pages(pattern: str, docs: Path) -> set[str]:
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """A page's text as MkDocs shall render it. MkDocs calls this for each page."""
     folder = posixpath.dirname(page.file.src_uri)
+    if folder == "adr":
+        page.meta["search"] = {"boost": 0.1}  # a search shows what to do before why it is so
     text = LINK.sub(lambda link: _link(link, folder), markdown)
     text = OPTION_OF_A_FENCE.sub(r"\1", text)
     return DIAGRAM.sub(lambda diagram: _table(diagram[1]), text)

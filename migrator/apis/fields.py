@@ -12,12 +12,10 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def uuid_in(given: uuid.UUID | None) -> Uuid:
-    """A Uuid from a message."""
     return ZERO_UUID if given is None else Uuid(given.bytes)
 
 
 def uuid_out(ours: Uuid) -> uuid.UUID | None:
-    """A Uuid for a message."""
     return None if ours == ZERO_UUID else uuid.UUID(bytes=bytes(ours))
 
 
@@ -27,5 +25,4 @@ def time_out(milliseconds: int) -> dt.datetime:
 
 
 def milliseconds_in(duration: dt.timedelta) -> int:
-    """A duration from a message."""
     return duration // dt.timedelta(milliseconds=1)

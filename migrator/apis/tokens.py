@@ -72,7 +72,6 @@ def _create(call: Call, image: MetadataImage, context: Context) -> tuple[Decisio
 
 
 def refuse_token_creation(call: Call, error: ApiError) -> Any:
-    """CreateDelegationToken refused."""
     moment = _moment(error)
     return call.respond(
         error_code=error.code,

@@ -33,7 +33,6 @@ def command() -> None:
 
 
 def _handover_options(function: Command) -> Command:
-    """Options of both commands."""
     for option in (
         click.option(
             "--to", "release", default="3.9.1", show_default=True, help="The Kafka release whose controllers take over."

@@ -23,7 +23,6 @@ def command(ctx: click.Context) -> None:
 
 
 def page(root: click.Context) -> Iterator[str]:
-    """The lines of the page."""
     group = root.command
     yield f'.TH MIGRATOR 1 "" "{NAME} {version(NAME)}" "User Commands"'
     yield from (".SH NAME", "migrator \\- move an Apache Kafka cluster from ZooKeeper to KRaft")

@@ -48,7 +48,6 @@ class VerifyProgress:
         return time.monotonic() - self._began
 
     def begin(self, what: str) -> None:
-        """Begin a phase."""
         with self._lock:
             self._what = what
             self._show("")

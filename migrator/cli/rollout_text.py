@@ -73,7 +73,6 @@ def plan_lines(
 
 
 def step_lines(shown: Sequence[StepPreview], inventory: Inventory) -> Iterator[str]:
-    """Each step, with a number."""
     for number, one in enumerate(shown, 1):
         yield from _step(number, one, inventory)
 
@@ -105,7 +104,6 @@ def _count(nodes: Sequence[object], kind: str) -> str:
 
 
 def way_back(shown: Sequence[StepPreview]) -> Iterator[str]:
-    """The cost of a way back."""
     yield "nothing is lost: ZooKeeper gets everything that the quorum has committed before the controllers stop"
     gives_back = any(one.step.phase is Phase.GIVE_BACK and one.state is StepState.OPEN for one in shown)
     if gives_back:
@@ -249,5 +247,4 @@ def holder_line(holder: LockHolder) -> str:
 
 
 def history_line(entry: Entry) -> str:
-    """One line of the journal."""
     return f"{utc(entry.time_ms, 'Z')} {printable(line_of(entry))}"

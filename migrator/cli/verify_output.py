@@ -62,7 +62,6 @@ class VerifyOutput:
             _print(console(), verdict)
 
     def show(self, verdict: Verdict) -> None:
-        """Show the only verdict."""
         if self.as_json:
             say_json(verdict.to_json(), indent=True)
         else:

@@ -237,7 +237,6 @@ class Settings:
 
     @cached_property
     def log_directories(self) -> tuple[Path, ...]:
-        """All directories of this node."""
         return tuple(map(Path, entries_of(self.log_dir if self.log_dirs is None else self.log_dirs)))
 
     @cached_property
@@ -246,7 +245,6 @@ class Settings:
         return Path(self.metadata_log_dir or self.log_directories[0])
 
     def mechanisms_of(self, listener: str) -> tuple[str, ...]:
-        """The login mechanisms of a listener."""
         own = self.explicit.get(f"listener.name.{listener.lower()}.sasl.enabled.mechanisms")
         return self.sasl_enabled_mechanisms if own is None else split_list(own)
 

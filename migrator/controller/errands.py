@@ -64,7 +64,6 @@ def next_records(image: MetadataImage, context: Context, errand: Errand) -> Iter
 
 
 def go_on(image: MetadataImage, context: Context, errand: Errand) -> Decision[None]:
-    """The next decision of an errand."""
     registration = image.cluster.brokers.get(errand.broker_id)
     if registration is None or registration.epoch != errand.epoch or registration.fenced:
         return Decision(None, note=lambda sessions, end, _: sessions.end_errand(errand, end))

@@ -100,7 +100,6 @@ TRANSITIONS: Final[tuple[Transition, ...]] = (
 
 
 def next_state(state: BrokerControlState, facts: HeartbeatFacts) -> BrokerControlState:
-    """The state after a heartbeat."""
     return next(row.next_state for row in TRANSITIONS if row.matches(state, facts))
 
 

@@ -199,7 +199,6 @@ class ControllerIndex:
         return self._in_sync.get(broker_id, EMPTY)
 
     def led_by(self, broker_id: int) -> PartitionSet:
-        """Partitions that the broker leads."""
         return self._led.get(broker_id, EMPTY)
 
     @property

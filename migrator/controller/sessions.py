@@ -166,12 +166,10 @@ class Sessions:
             self._by_broker[errand.broker_id] = replace(session, shutdown_offset=end_offset)
 
     def errand_of(self, broker_id: int) -> Errand | None:
-        """The running errand of a broker."""
         return self._errands.get(broker_id)
 
     @property
     def next_errand(self) -> Errand | None:
-        """The oldest errand."""
         return next(iter(self._errands.values()), None)
 
     @property

@@ -62,7 +62,6 @@ class TokenIndex:
         return self._ids.get(digest)
 
     def bytes_of(self, owner: str) -> int:
-        """The bytes of all tokens of a principal."""
         return self._by_owner[owner]
 
     def __eq__(self, other: object) -> bool:

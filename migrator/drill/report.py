@@ -100,7 +100,6 @@ class DrillBrokers:
 
     @property
     def text(self) -> str:
-        """The text for the heading."""
         if self.release != LIGHT:
             return f"Apache Kafka {self.release}"
         return f"light brokers instead of Apache Kafka: {self.why}"

@@ -70,7 +70,6 @@ class ClusterBuilder:
         )
 
     def unregister_broker(self, record: UnregisterBrokerRecord) -> None:
-        """Forget a broker."""
         self._registration(record.broker_id, record.broker_epoch)
         self.brokers.remove(record.broker_id)
 
@@ -183,7 +182,6 @@ class SettingsBuilder:
         self.producer_ids_next = record.next_producer_id
 
     def features(self) -> FeaturesImage:
-        """The resulting features."""
         said = self.migration
         state = ZkMigrationState(said.zk_migration_state)
         return FeaturesImage(self.levels.snapshot(), state, said.hold, said.reopening, said.copied_as, said.reopened)

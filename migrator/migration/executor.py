@@ -116,7 +116,6 @@ class MigrationExecutor:
         self._perform(self.coordinator.step(event, monotonic_ms()))
 
     def published(self, delta: ImageDelta) -> None:
-        """A committed image."""
         self.feed(messages.Published(delta))
 
     def followed(self, delta: ImageDelta) -> None:

@@ -326,7 +326,6 @@ def _serve_metrics(
     writes: WriteTimes,
     stack: AsyncExitStack,
 ) -> None:
-    """Serve the metrics, if the settings have an address."""
     if settings.migrator_metrics_listener:
         address = parse_host_port(settings.migrator_metrics_listener)
         doors = DoorCollector(machine().own(LoginBook), machine().own(CertificateBook))

@@ -55,7 +55,6 @@ class RefusedRegistration:
 
     @property
     def remedy(self) -> str:
-        """The remedy."""
         return REMEDIES.get(self.error, REMEDY)
 
 

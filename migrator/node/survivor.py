@@ -89,7 +89,6 @@ class Survivor:
         self._directory.close()
 
     def evidence(self) -> SurvivorEvidence:
-        """The evidence for the decision."""
         log, identity = self._log, self._directory.identity
         stored = self._directory.election.read() or NEVER_ELECTED
         snapshot = log.store.latest()

@@ -36,7 +36,6 @@ class NodeHealth:
         return self.is_alive and self.is_caught_up and self.leader_id is not None
 
     def as_json(self) -> bytes:
-        """The health on one line."""
         line = {
             "role": self.role,
             "epoch": self.epoch,

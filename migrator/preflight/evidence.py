@@ -361,5 +361,4 @@ class Evidence:
 
     @property
     def nodes(self) -> tuple[ControllerFile | BrokerFile, ...]:
-        """All controllers and brokers with a file."""
         return (*self.controllers, *self.brokers)

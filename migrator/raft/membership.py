@@ -222,7 +222,6 @@ def change_voters(quorum: Quorum, event: ChangeVoters) -> None:
 
 
 def changed(voters: VoterSet, change: VoterChange) -> VoterSet:
-    """The set after a change."""
     if isinstance(change, RemoveVoter):
         return voters.without(change.key.node_id)
     if isinstance(change, UpgradeVoters):

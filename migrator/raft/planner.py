@@ -73,7 +73,6 @@ class PlannerView:
         object.__setattr__(self, "live", frozenset(live))
 
     def find(self, key: ReplicaKey) -> Replica | None:
-        """The replica on that disk."""
         return next((replica for replica in self.replicas if replica.key == key), None)
 
     def of(self, node_id: int) -> list[Replica]:
@@ -356,7 +355,6 @@ RULES = (
 
 
 def plan(view: PlannerView, rules: tuple[Rule, ...] = RULES) -> Step:
-    """The next step."""
     if view.target is None:
         return Idle("No target is set.")
     asked = plan_for(view, view.target)

@@ -43,7 +43,6 @@ def _leader(node: Responder) -> int:
 
 
 def vote(node: Responder, error: ErrorCode, *, granted: bool = False, own_log: OwnLog | None = None) -> VoteResponse:
-    """Answer to Vote."""
     return VoteResponse(NONE, error, _leader(node), node.epoch, granted, own_log)
 
 

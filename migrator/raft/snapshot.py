@@ -78,7 +78,6 @@ def begin_download(quorum: Quorum, follower: Follower, snapshot_id: EpochOffset)
 
 
 def next_chunk(quorum: Quorum, download: Download) -> FetchSnapshotRequest:
-    """The request for the next part."""
     config = quorum.config
     return FetchSnapshotRequest(
         cluster_id=config.cluster_id,

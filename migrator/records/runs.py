@@ -43,7 +43,6 @@ class BatchRun:
 
     @property
     def size(self) -> int:
-        """Bytes of all batches."""
         return len(self.data)
 
 

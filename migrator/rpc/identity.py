@@ -89,7 +89,6 @@ class Identities:
         self._owner = local_user(os.geteuid())
 
     def caller(self, context: Any) -> Caller:
-        """The caller of this servicer context."""
         proofs = context.auth_context().get("x509_pem_cert", ())
         return self.known(tuple(proofs), unquote(context.peer()), wall_time())
 

@@ -115,7 +115,6 @@ class OperatorClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection."""
         if self._channel is not None:
             await self._channel.close()
         if self._socket is not None:

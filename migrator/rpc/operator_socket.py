@@ -53,7 +53,6 @@ class SocketDirectory:
         os.chmod(SOCKET_NAME, 0o600, dir_fd=self._descriptor)
 
     def remove_socket(self) -> None:
-        """Remove the socket if it exists."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(SOCKET_NAME, dir_fd=self._descriptor)
 

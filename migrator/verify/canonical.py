@@ -131,7 +131,6 @@ def hidden_credential(credential: ScramCredential | UserScramCredentialRecord, s
 
 
 def token_rows(token: DelegationToken) -> Iterable[Row]:
-    """Rows of one delegation token."""
     for field, text in (
         ("owner", token.owner),
         ("requester", token.requester),

@@ -75,7 +75,6 @@ class Comparison:
 
     @property
     def examples(self) -> tuple[Difference, ...]:
-        """The differences that are shown."""
         return self.found[:EXAMPLES_MAX]
 
     @property
@@ -113,7 +112,6 @@ def place_of(difference: Difference) -> tuple[str, str, str]:
 
 
 def counts_of(rows: Mapping[tuple[str, str], int], kind: str) -> KindCounts:
-    """The counts of one kind, from the counts by kind and status."""
     equal, missing, extra, different = (
         rows.get((kind, status), 0) for status in ("equal", "missing", "extra", "different")
     )

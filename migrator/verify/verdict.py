@@ -68,11 +68,9 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """The verdict in one to three words."""
         return {ExitCode.OK: "equal", ExitCode.DIFFERENT: "different"}.get(self.exit_code, "could not tell")
 
     def to_json(self) -> dict[str, object]:
-        """The verdict as JSON, for scripts."""
         return {
             "verdict": self.word,
             "equal": self.exit_code is ExitCode.OK,

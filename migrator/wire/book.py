@@ -190,7 +190,6 @@ class Charge:
 
     @property
     def stage(self) -> Stage:
-        """The stage of the room that it is in."""
         return self.room.stage
 
     @property

@@ -159,7 +159,6 @@ class ConnectionQuotas:
 
     @property
     def total(self) -> int:
-        """Connections of all listeners."""
         return self._by_listener.total()
 
     def add_listener(self, name: str, max_connections: int, max_rate: int, freed: Callable[[], None]) -> None:

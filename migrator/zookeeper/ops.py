@@ -68,7 +68,6 @@ def denied(op: Op, identity: str) -> str:
 
 
 def may_not_read(path: str, identity: str) -> OperatorError:
-    """The error for NO_AUTH at a read."""
     what = f"ZooKeeper does not let {identity} read it (NO_AUTH)"
     return OperatorError(what, where=path, remedy=FORBIDDEN_REMEDY)
 

@@ -229,7 +229,6 @@ class ZooKeeperSession:
 
     @property
     def chroot(self) -> str:
-        """The chroot, or ""."""
         return str(self.client.chroot or "")
 
     @property

@@ -184,7 +184,6 @@ def _config(store: Store) -> Path:
 
 
 def _log_directory(directory: Path, image: MetadataImage) -> Path:
-    """A metadata directory with a snapshot of the image."""
     folder = directory / DIRECTORY_NAME
     folder.mkdir(parents=True)
     snapshot_id = EpochOffset(1, image.provenance.offset + 1)

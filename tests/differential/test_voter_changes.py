@@ -185,7 +185,6 @@ def at(port: int, name: str = "CONTROLLER") -> tuple[dict[str, Any], ...]:
 
 
 async def play(quorum: Quorum) -> list[tuple[str, Answer]]:
-    """Every request, and what it was answered."""
     answers: list[tuple[str, Answer]] = []
 
     async def ask(what: str, change: Change, node: int = LEADER) -> None:

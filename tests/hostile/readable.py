@@ -21,7 +21,6 @@ _CONFIGS = {int(kind) for kind in r.ConfigResourceType}
 
 
 def faults_for_stock(record: r.MetadataRecord) -> Iterator[str]:
-    """What is wrong with a record."""
     if isinstance(record, r.RegisterBrokerRecord | r.RegisterControllerRecord):
         for endpoint in record.end_points:
             if endpoint.security_protocol not in _PROTOCOLS:

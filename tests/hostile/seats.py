@@ -73,7 +73,6 @@ class BrokerSeat:
         }
 
     async def start(self) -> None:
-        """Start the node."""
         self.node.start()
         await self.ready()
 
@@ -203,7 +202,6 @@ class VoterSeat:
         self._sent: list[Any] = []
 
     async def start(self) -> None:
-        """Start the node."""
         self.node.start()
         await self.ready()
 

@@ -79,7 +79,6 @@ class Hostile:
         return entity_type(**{shape.name: self._field(entity_type, shape) for shape in shapes_of(entity_type)})
 
     def proto(self, message_type: Any) -> Any:
-        """A protobuf message."""
         message = message_type()
         for field in message_type.DESCRIPTOR.fields:
             self._fill(message, field)
@@ -99,7 +98,6 @@ class Hostile:
         return found if isinstance(found, int) and low <= found <= top else self._random.choice((0, low, top))
 
     def text(self, name: str, longest: int = 200_000) -> str:
-        """A string of a field."""
         found = self._drawn(name, TEXTS, lambda: "".join(map(chr, self._points())))
         text = found if isinstance(found, str) else self._random.choice(TEXTS)
         while len(text.encode()) > longest:
@@ -107,7 +105,6 @@ class Hostile:
         return text
 
     def raw(self, name: str) -> bytes:
-        """Bytes of a field."""
         extremes = (b"", b"\0", b"\xff" * 16, bytes(16), bytes(70_000))
         found = self._drawn(name, extremes, lambda: self._random.randbytes(self._random.choice((1, 16, 64, 500))))
         return found if isinstance(found, bytes) else b""

@@ -253,7 +253,6 @@ def test_brokers_come_by_scram_and_by_certificate_and_what_they_write_counts_at_
 
 
 def at_broker(door: Door, port: int, user: str) -> Mapping[str, str]:
-    """A client of a broker."""
     known = Case("", "CONTROLLER", password(SHA_512, user), user).client(door)
     known.pop("bootstrap.controllers")
     return known | {"bootstrap.servers": f"localhost:{port}"}

@@ -94,7 +94,6 @@ class Log:
         self.batches = [batch for batch in self.batches if batch.header.next_offset <= offset]
 
     def replace(self, image: MetadataImage) -> EpochOffset:
-        """By the snapshot of an image."""
         at = image.provenance
         header = build_control_batch([SnapshotHeader(at.timestamp_ms)], timestamp_ms=1, leader_epoch=at.epoch)
         self.held = list(iter_batches(header))

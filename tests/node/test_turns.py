@@ -137,7 +137,6 @@ ALSO_FORWARDED = frozenset(("configurations are described", "topics are created 
 
 
 async def _with_broker(cluster: Cluster) -> NodeCore:
-    """The leader of a cluster with one broker."""
     node = await cluster.leader()
     write = node.controller.write
     wanted = registration(1, cluster_id=CLUSTER_ID)

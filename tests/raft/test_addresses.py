@@ -49,7 +49,6 @@ class Knowing:
         raise AssertionError("it never stands")
 
     def until_it_waits(self) -> int:
-        """Until when."""
         for _ in range(200):
             self.cluster.tick(1)
             found = missing(self.one)

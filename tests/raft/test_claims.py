@@ -28,7 +28,6 @@ def vote(epoch: int, candidate: int, log: tuple[int, int] = (0, 0), voter: int =
 
 
 def fetch(epoch: int, offset: int, last_epoch: int, replica: int = 2, wait: int = 0) -> m.FetchRequest:
-    """A Fetch of a replica."""
     return m.FetchRequest(CLUSTER_ID, replica, epoch, offset, last_epoch, wait, 1000)
 
 

@@ -41,7 +41,6 @@ def change(member: Member, wanted: VoterChange) -> fx.AppendVoters | fx.VotersRe
 
 
 def refusal(member: Member, wanted: VoterChange) -> ErrorCode:
-    """The error of a change that has to be refused."""
     found = change(member, wanted)
     assert isinstance(found, fx.VotersRefused)
     return found.refusal.error

@@ -43,7 +43,6 @@ class Script:
         self.cluster = Cluster(1)
 
     def run(self, command: str) -> list[str]:
-        """The transcript of a command."""
         name, *words = command.split()
         self.cluster.lines.clear()
         before = self.cluster

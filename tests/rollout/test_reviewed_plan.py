@@ -24,7 +24,6 @@ NOTHING_DIFFERS = "nothing differs from it"
 
 @pytest.fixture
 def plan(desk: Desk, tmp_path: Path) -> Path:
-    """A plan as it was reviewed."""
     path = tmp_path / "plan.json"
     assert str(path) in desk.printed(f"plan --canary broker-2 --out {path}")
     return path

@@ -52,7 +52,6 @@ class BatchStore:
         self._memberships: list[Membership] = []
 
     def make(self, base_offset: int, epoch: int, records: tuple[Record, ...]) -> Batch:
-        """A new batch."""
         batch = Batch(len(self._batches), base_offset, epoch, records)
         self._batches.append(batch)
         return batch

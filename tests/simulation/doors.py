@@ -44,7 +44,6 @@ class Doors:
         return Failure.REFUSED
 
     def answered(self, source: SimulatedNode, target_id: int) -> None:
-        """The source has had an answer."""
         self._established.add((source.node_id, target_id))
 
     def process_gone(self, node: SimulatedNode, *, may_be_off: bool) -> None:

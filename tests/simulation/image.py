@@ -23,7 +23,6 @@ class Image:
         self.target: tuple[int, ...] | None = None
 
     def apply(self, batch: Batch) -> None:
-        """Apply a committed batch."""
         for record in batch.records:
             if isinstance(record, BeginTransactionRecord):
                 self.held = []
@@ -56,7 +55,6 @@ class Image:
 
     @staticmethod
     def from_bytes(snapshot_id: EpochOffset, data: bytes) -> Image:
-        """The image that a snapshot holds."""
         image = Image()
         target = int.from_bytes(data[:WRITE_BYTES], "big")
         if target != NO_TARGET:

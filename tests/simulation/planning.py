@@ -86,7 +86,6 @@ class Planning:
         return self.node.image.target
 
     def view(self, raft: RaftNode, target: tuple[int, ...]) -> planner.PlannerView:
-        """What the planner goes by."""
         node = self.node
         now, voters = node.local_time(), node.voter_set
         status = raft.status(now)

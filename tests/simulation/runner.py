@@ -74,7 +74,6 @@ MUST_HAPPEN = (
 
 
 def run_seed(seed: int, overrides: dict[str, str] | None = None) -> Outcome:
-    """One seed from its options on."""
     return simulate(expand(seed, overrides))
 
 

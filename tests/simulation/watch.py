@@ -23,7 +23,6 @@ CHECK_QUORUM_MS = 1.5 * FETCH_TIMEOUT_MS
 
 
 def after_event(node: SimulatedNode, raft: RaftNode) -> None:
-    """What holds after every event."""
     log = node.disk.log
     check(rules.snapshot_covers_log_start, log.start_offset(), log.snapshots())
     check(rules.high_watermark_within_log, raft.high_watermark, log.end_offset())
@@ -76,7 +75,6 @@ def before_event(node: SimulatedNode, event: ev.Event) -> None:
 
 
 def resigned(node: SimulatedNode, epoch: int) -> None:
-    """A leader has resigned."""
     was_asked = isinstance(node.hearing, ev.AppendFailed) or node.leaves_epoch in {epoch, math.inf}
     removal, committed_end = node.disk.log.membership().offset, node.world.history.end.offset
     check(rules.leader_finishes_its_removal, node.is_voter, removal, committed_end, was_asked or is_cut_off(node))

@@ -117,7 +117,6 @@ class KafkaCluster:
 
     @property
     def controller_listener(self) -> str:
-        """The name of the controllers' listener."""
         return self._security.controller_listener
 
     @property

@@ -330,7 +330,6 @@ class RealCluster(Cluster):
             await self._in_sync(report)
 
     def _name(self, node_id: int) -> str:
-        """The name of a node in the inventory."""
         return names_of(self._kafka, self.options.shape)[node_id]
 
     async def _mend(self) -> None:

@@ -97,7 +97,6 @@ class RolloutDesk:
         await self.services.close()
 
     def journal(self) -> list[Entry]:
-        """The journal of the rollout."""
         return read_journal(self.state)
 
     def verdict(self, phase: Phase) -> Mapping[str, Any]:
@@ -173,7 +172,6 @@ class RolloutDesk:
             await asyncio.sleep(MEANWHILE_SECONDS)
 
     def _content(self, socket: Path) -> dict[str, Any]:
-        """The content of the inventory."""
         nodes = self._nodes
         content: dict[str, Any] = {
             "cluster": "drill",

@@ -73,7 +73,6 @@ class InClear:
     """The protected parts, in words."""
 
     def zookeeper_options(self) -> ZooKeeperOptions:
-        """The options of the ZooKeeper server."""
         return ZooKeeperOptions()
 
     def session(self, hosts: str) -> SessionOptions:

@@ -22,7 +22,6 @@ class Receipt:
         self._any = True
 
     def answered(self) -> None:
-        """One request was answered."""
         self._open -= 1
         if not self._open and self._any:
             self._done()

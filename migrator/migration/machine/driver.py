@@ -40,7 +40,6 @@ class MigrationDriver:
 
     @property
     def state(self) -> State:
-        """The internal state."""
         return self._memory.state
 
     def status(self, now_ms: int) -> DriverStatus:

@@ -91,7 +91,6 @@ class BrokerToLeaveOut:
 
 
 def unknown(node_id: int) -> OperatorError:
-    """The error for an id that no node has."""
     return kept(
         f"{node_id} is neither a controller of the quorum nor a registered broker",
         "'migrator status' lists the controllers and the brokers with their ids.",

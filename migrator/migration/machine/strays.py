@@ -86,6 +86,5 @@ class Strays:
 
 
 def in_words(strays: tuple[Gap, ...], limit: int = 3) -> str:
-    """The first strays in words."""
     more = f" (and {len(strays) - limit} more)" if len(strays) > limit else ""
     return "; ".join(f"{gap.who}: {gap.reason}" for gap in strays[:limit]) + more

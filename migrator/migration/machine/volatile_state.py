@@ -192,7 +192,6 @@ class VolatileState:
 
     @property
     def ticket(self) -> Ticket:
-        """The current ticket."""
         return Ticket(self.term.epoch, self.tickets)
 
     @property

@@ -46,7 +46,6 @@ class TopicReading:
 
 
 def chunks(names: Iterable[str], size: int = TOPICS_AT_ONCE) -> Iterator[list[str]]:
-    """Cut names into lists of that size."""
     iterator = iter(names)
     while chunk := list(islice(iterator, size)):
         yield chunk
@@ -110,7 +109,6 @@ def read_existing(source: ZkSource, wanted: Iterable[str]) -> list[Znode]:
 
 
 def broker_configs(source: ZkSource) -> list[str]:
-    """Paths of all broker configs."""
     return [f"{paths.BROKER_CONFIGS}/{name}" for name in names_below(source, paths.BROKER_CONFIGS)]
 
 
@@ -138,7 +136,6 @@ def config_znodes(source: ZkSource, entities: Mapping[str, list[str]]) -> Iterat
 
 
 def config_name(path: str) -> str:
-    """The name of a config by its path."""
     return path.removeprefix(f"{paths.CONFIG}/")
 
 

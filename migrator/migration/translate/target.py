@@ -198,12 +198,10 @@ def producer_ids_block(next_id: int) -> ProducerIdBlock:
 
 
 def pattern_of(acl: Acl) -> acls.ResourcePattern:
-    """The resource pattern of an ACL."""
     return acls.ResourcePattern(ResourceType(acl.resource_type), acl.resource_name, PatternType(acl.pattern_type))
 
 
 def entry_of(acl: Acl) -> acls.AclEntry:
-    """The entry of an ACL."""
     operation, permission = AclOperation(acl.operation), AclPermission(acl.permission_type)
     return acls.AclEntry(acl.principal, acl.host, operation, permission)
 

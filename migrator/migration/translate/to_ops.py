@@ -258,7 +258,6 @@ def _entries(index: AclIndex, pattern: ResourcePattern) -> frozenset[AclEntry] |
 
 
 def acl_entries(image: MetadataImage) -> dict[ResourcePattern, frozenset[AclEntry]]:
-    """The entries of all resource patterns."""
     found: dict[ResourcePattern, set[AclEntry]] = {}
     for acl in image.acls.values():
         found.setdefault(pattern_of(acl), set()).add(entry_of(acl))

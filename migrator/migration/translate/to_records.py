@@ -245,7 +245,6 @@ def _check_texts(path: str, records: list[MetadataRecord]) -> None:
 
 
 def _texts(thing: object) -> Iterator[str]:
-    """All texts in a record."""
     if isinstance(thing, str):
         yield thing
     elif isinstance(thing, tuple | list | frozenset):

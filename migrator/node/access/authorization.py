@@ -61,7 +61,6 @@ class Authorization:
             metadata.subscribers.append(self._published)
 
     def access_of(self, principal: Principal, host: str) -> Access:
-        """The access of a principal from a host."""
         if not self._enabled or str(principal) in self._super_users:
             return Unlimited()
         authorizer = self.authorizer

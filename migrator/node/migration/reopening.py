@@ -73,7 +73,6 @@ class ReopenOrder:
             self._stored.set_result(None)
 
     def lost_leadership(self) -> None:
-        """The leadership is lost."""
         if self._stored is not None and not self._stored.done():
             error = OperatorError(
                 "this controller lost the leadership before a majority had stored the order",

@@ -341,7 +341,6 @@ class MigrationRuntime:
 
     @property
     def node_id(self) -> int:
-        """The id of this controller."""
         return self._settings.node_id
 
     @property

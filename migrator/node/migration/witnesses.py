@@ -71,7 +71,6 @@ class Witnesses:
         self._follow(core.metadata.published)
 
     async def close(self) -> None:
-        """Close all connections."""
         self._core.leadership.listeners.remove(self)
         self._core.metadata.subscribers.remove(self._published)
         await self._supervisor.close()

@@ -126,7 +126,6 @@ class QuorumRunner:
 
     @property
     def role(self) -> Role:
-        """The role of this node."""
         return self._core.role
 
     @property

@@ -226,7 +226,6 @@ def leads_back(shown: Sequence[StepPreview]) -> bool:
 
 
 def asked(gates: Iterable[Gate]) -> list[str]:
-    """The gates, in words."""
     lines = []
     for gate in gates:
         who = "" if gate.node is None else f"{gate.node.name}: "

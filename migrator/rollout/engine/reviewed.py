@@ -165,7 +165,6 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def text_of_document(content: Mapping[str, Any]) -> str:
-    """The text of the file."""
     return json_text(dict(sorted(content.items())), indent=True) + "\n"
 
 

@@ -106,7 +106,6 @@ class ModeSettings:
 
 
 def file_mode(role: Role, properties: Mapping[str, str]) -> FileMode:
-    """What a file is for, by its keys."""
     migrating = is_on(properties, FLAG)
     if role is Role.CONTROLLER:
         return FileMode.CONTROLLER_MIGRATING if migrating else FileMode.CONTROLLER_ENDED

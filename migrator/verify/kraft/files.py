@@ -258,7 +258,6 @@ def _named(path: Path, batch: Batch) -> Iterator[None]:
 
 
 def undecoded(path: Path, header: BatchHeader, error: CorruptRecordsError) -> OperatorError:
-    """The error for a record of a batch that does not decode."""
     what = f"the batch at offset {header.base_offset} does not decode: {error.what}"
     return OperatorError(what, where=str(path), remedy=UNKNOWN)
 

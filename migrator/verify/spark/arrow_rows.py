@@ -26,7 +26,6 @@ SHARES_MAX = 64
 
 
 def arrow_batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema = ARROW_SCHEMA) -> Iterator[pa.RecordBatch]:
-    """Rows in batches of columns."""
     left = iter(rows)
     while some := list(islice(left, BATCH_ROWS)):
         yield pa.record_batch([list(column) for column in zip(*some, strict=True)], schema=schema)

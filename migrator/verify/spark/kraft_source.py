@@ -50,7 +50,6 @@ class _Gathered:
 
     @property
     def reading(self) -> LogReading:
-        """How the log was read."""
         sizes = [end - start for _, start, end in self.ranges]
         ends: dict[str, int] = {}
         twice = 0

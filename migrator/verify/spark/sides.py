@@ -75,7 +75,6 @@ class _Reader(RowReader):
         return not self.kinds or not self.kinds.isdisjoint(OF_TOPICS)
 
     def batches(self, rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
-        """The rows that are asked for."""
         return arrow_batches(rows if not self.kinds else (row for row in rows if row[0] in self.kinds))
 
 

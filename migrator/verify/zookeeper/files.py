@@ -329,7 +329,6 @@ class Znodes:
         return iter(self._nodes)
 
     def put_all(self, nodes: Iterable[SnapshotNode]) -> None:
-        """Take znodes of a snapshot."""
         for node in nodes:
             self.put(node.path, node.data, node.version, node.czxid, node.mzxid, node.ephemeral_owner)
 
@@ -379,7 +378,6 @@ class ZnodeTree:
         self._children = {path: tuple(sorted(names)) for path, names in children.items()}
 
     def items(self) -> Iterable[tuple[str, Znode]]:
-        """Every znode with its path."""
         return self._znodes.items()
 
     def read(self, wanted: Iterable[str]) -> Iterator[Znode | None]:

@@ -51,7 +51,6 @@ class TopicPartitions:
         return len(self.topic.partitions if self.numbers is None else self.numbers)
 
     def states(self) -> Iterable[tuple[int, PartitionRegistration]]:
-        """Number and state of each."""
         partitions = self.topic.partitions
         if self.numbers is None:
             return partitions.items()

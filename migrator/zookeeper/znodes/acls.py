@@ -56,7 +56,6 @@ _RESOURCE_TYPES = {node_name(member): member for member in ResourceType}
 
 
 def acl_path(pattern: ResourcePattern) -> str:
-    """The znode of a resource pattern."""
     return f"{ROOTS[pattern.pattern_type]}/{node_name(pattern.resource_type)}/{pattern.name}"
 
 

@@ -48,7 +48,6 @@ class Fields:
         return cls(path, fields, remedy)
 
     def fault(self, fault: str) -> ZnodeError:
-        """An error about this znode."""
         return ZnodeError(self.path, fault, self.remedy)
 
     def version(self, supported: Collection[int], *, default: int | None = None) -> int:

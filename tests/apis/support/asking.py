@@ -32,7 +32,6 @@ def ask(controller: LeadingController, asked: Call) -> Any:
 
 
 def read(asked: Call, response: Any) -> Any:
-    """The response as the client reads it."""
     kind = response_type(asked.key, asked.version)
     assert isinstance(response, kind)
     message, _ = decode_entity(kind, b"".join(encode_entity(response)))

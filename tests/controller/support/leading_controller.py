@@ -133,7 +133,6 @@ class LeadingController:
         return decision.response
 
     def decide(self, function: Callable[[MetadataImage, Q, Context], Decision[R]], request: Q) -> R:
-        """Decide and apply."""
         return self.commit(function(self.image, request, self.context()))
 
     def records_of(self, function: Callable[[MetadataImage, Q, Context], Decision[R]], request: Q) -> list[Any]:

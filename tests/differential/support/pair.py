@@ -124,7 +124,6 @@ def _reads(step: Step) -> bool:
 
 @contextlib.contextmanager
 def started(pairs: Sequence[Pair]) -> Iterator[None]:
-    """Start all, and end all."""
     sides = [side for pair in pairs for side in pair.sides]
     try:
         for side in sides:

@@ -89,7 +89,6 @@ class Side(ABC):
         self.process.kill()
 
     def send(self, step: Step) -> None:
-        """Send a request."""
         if self._socket is None:
             self._socket = self._connected()
         self.names.asked_ms = wall_ms()

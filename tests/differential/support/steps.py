@@ -65,7 +65,6 @@ def forwarded(step: Step, name: str = "alice", *, token: bool = False) -> Step:
 
 
 def each(steps: Iterable[Step], *versions: int) -> tuple[Step, ...]:
-    """Every step in every version."""
     return tuple(replace(step, version=version) for step in steps for version in versions)
 
 

@@ -288,7 +288,6 @@ def zookeeper_rows(access: str | SessionOptions) -> Rows:
 
 
 def rows_of(image: MetadataImage) -> Rows:
-    """Canonical rows of an image."""
     rows = [row for topic in image.topics.by_id.values() for row in image_rows.topic_rows(topic)]
     rows += image_rows.other_rows(image, b"")
     return {(kind, entity, field): text for kind, entity, field, text in rows}

@@ -71,7 +71,6 @@ class Gate:
 
     @property
     def hosts(self) -> str:
-        """Connection string of the gate."""
         assert self._listener is not None
         return f"127.0.0.1:{self._listener.sockets[0].getsockname()[1]}"
 

@@ -45,7 +45,6 @@ class _Cluster:
         self.counter = 0
 
     def copy(self) -> _Cluster:
-        """An independent copy."""
         copy = _Cluster()
         copy.topics, copy.partitions, copy.brokers = dict(self.topics), dict(self.partitions), dict(self.brokers)
         copy.acls, copy.scram, copy.counter = set(self.acls), set(self.scram), self.counter

@@ -13,12 +13,10 @@ Records = tuple[tuple[m.MetadataRecord, int], ...]
 
 
 def records_of(directory: Path) -> Records:
-    """Every metadata record."""
     return tuple(record for batch in _batches(directory) if not batch.header.is_control for record in batch.records())
 
 
 def control_records_of(directory: Path) -> list[ControlRecord]:
-    """Every control record."""
     return [record for batch in _batches(directory) if batch.header.is_control for record, _ in control_records(batch)]
 
 

@@ -22,8 +22,6 @@ Attack = Callable[[Door], Iterator[Said]]
 
 
 def on(listener: str, attack: Callable[[Line, Door], Iterator[Said]]) -> Attack:
-    """On one connection to that listener."""
-
     def played(door: Door) -> Iterator[Said]:
         with door.line(listener) as line:
             yield from attack(line, door)

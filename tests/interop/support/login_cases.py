@@ -41,7 +41,6 @@ class Case:
     expected: str
 
     def client(self, door: Door) -> dict[str, str]:
-        """All properties of the client."""
         return {
             "bootstrap.controllers": f"localhost:{door.ports[self.listener]}",
             "ssl.truststore.type": "PEM",
@@ -74,8 +73,6 @@ def password(mechanism: str, user: str, secret: str | None = None, **options: st
 
 
 def token(mechanism: str, which: str, **changes: str) -> Callable[[Door], Properties]:
-    """A delegation token of the door."""
-
     def properties(door: Door) -> Properties:
         found: Token = door.tokens[which]
         known = {"username": found.token_id, "password": found.password, "tokenauth": "true"}
@@ -110,7 +107,6 @@ def certificate(name: str) -> Callable[[Door], Properties]:
 
 
 def tls(_: Door) -> Properties:
-    """TLS and no certificate."""
     return {"security.protocol": "SSL"}
 
 

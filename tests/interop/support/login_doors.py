@@ -242,7 +242,6 @@ class Door:
         self._change(51, 0, upsertions=(row,), deletions=())
 
     def delete_user(self, user: str, mechanism: str = "SCRAM-SHA-256") -> None:
-        """Delete a user of SCRAM."""
         self._change(51, 0, upsertions=(), deletions=({"name": user, "mechanism": SCRAM_CODES[mechanism]},))
 
     def create_token(self, lifetime: dt.timedelta) -> Token:

@@ -121,7 +121,6 @@ def compare_raising(zookeeper: ModelZooKeeper, image: MetadataImage, names: Iter
 
 
 def stored(zookeeper: ModelZooKeeper) -> dict[str, str]:
-    """What ZooKeeper holds."""
     names = zookeeper.list_children(TOPIC_CONFIGS) or ()
     nodes = zookeeper.read(path_of(name) for name in names)
     return {name: (node.data or b"").decode() for name, node in zip(names, nodes, strict=True) if node is not None}

@@ -65,12 +65,10 @@ def broker(broker_id: int, *, migrating: bool = True, levels: tuple[int, int] = 
 
 
 def controller(controller_id: int, *, ready: bool = True) -> ControllerRegistration:
-    """A registered controller."""
     return ControllerRegistration(controller_id, ZERO_UUID, ready, (), ())
 
 
 def cluster(brokers: list[BrokerRegistration], controllers: list[ControllerRegistration]) -> ClusterImage:
-    """A cluster image of those."""
     return ClusterImage(
         Map({entry.broker_id: entry for entry in brokers}), Map({entry.controller_id: entry for entry in controllers})
     )

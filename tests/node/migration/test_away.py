@@ -11,7 +11,6 @@ SECOND = 1_000
 
 
 def said(seconds: range, *, connected_from: int | None = None) -> list[tuple[int, str]]:
-    """What is said at which second."""
     notes = AwayNotes(HOSTS)
     found = []
     for second in seconds:

@@ -47,7 +47,6 @@ class Rig:
 
 @pytest.fixture
 async def opened(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the messenger was opened with."""
     calls: list[Any] = []
     monkeypatch.setattr(BrokerMessenger, "open", lambda _, *claim: calls.append(claim))
     return calls

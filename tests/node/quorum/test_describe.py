@@ -30,7 +30,6 @@ TOPICS = ({"topic_name": METADATA_TOPIC, "partitions": ({"partition_index": 0},)
 
 
 async def says(question: str) -> bytes:
-    """What the leader says."""
     return f"answer to {question}".encode()
 
 

@@ -195,7 +195,6 @@ class ReadyCluster:
         )
 
     def report(self, concerns: Concerns = Concerns.OURS, before: MigrationPhase = START) -> PreflightReport:
-        """What preflight finds."""
         return run_checks(CHECKS, self.see(gather(self.request(), lambda _: None)), concerns, before)
 
     def _write(self, name: str, keys: dict[str, str]) -> Path:

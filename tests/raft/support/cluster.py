@@ -69,7 +69,6 @@ class Member:
 
     @property
     def node_id(self) -> int:
-        """Its id."""
         return self.config.node_id
 
     @property
@@ -115,7 +114,6 @@ class Member:
         return snapshot_id
 
     def epochs(self) -> list[int]:
-        """The epoch of each record."""
         return [batch.epoch for batch in self.log.batches]
 
     def step(self, event: ev.Event) -> list[fx.Effect]:
@@ -349,7 +347,6 @@ class Cluster:
         raise AssertionError("the cluster does not come to rest")
 
     def hand_over_message(self, envelope: Envelope) -> list[fx.Effect]:
-        """One message to its target."""
         body, target = envelope.body, self[envelope.target]
         if isinstance(body, VoteRequest) and body.pre_vote and target.node_id in self.without_pre_votes:
             return self[envelope.source].step(ev.ResponseReceived(envelope.target, envelope.correlation, NO_PRE_VOTES))

@@ -54,7 +54,6 @@ def key(node_id: int, number: int = 1) -> ReplicaKey:
 
 
 def voters_of(replicas: Iterable[ReplicaKey]) -> VoterSet:
-    """A set of them."""
     found = VoterSet(())
     for replica in replicas:
         found = with_key(found, replica)

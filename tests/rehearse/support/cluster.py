@@ -80,7 +80,6 @@ def properties(hosts: str, directory: Path) -> dict[str, str]:
 
 
 def property_file(hosts: str, directory: Path) -> Path:
-    """Those in a file."""
     file = directory / "controller.properties"
     file.write_text("".join(f"{key}={text}\n" for key, text in properties(hosts, directory).items()))
     return file

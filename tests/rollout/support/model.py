@@ -416,7 +416,6 @@ class ModelCluster(ModelHosts):
         self.controller_broker = self.inventory.brokers.nodes[0].node_id
 
     def _settle(self) -> None:
-        """What the cluster does by itself."""
         voters = [self._voter(node) for node in self.inventory.controllers.nodes]
         up = [voter for voter in voters if voter.program is not None]
         if 2 * len(up) <= len(voters):

@@ -31,7 +31,6 @@ class Process:
 
 
 def started(incarnation: int, role: Role, properties: Mapping[str, str], watched: Sequence[str]) -> Process:
-    """One that is started with these properties."""
     found = {key: properties[key] for key in watched if key in properties}
     shown = {key: None if is_sensitive(broker_type(key)) else text for key, text in found.items()}
     return Process(incarnation, properties, file_mode(role, properties), shown)
@@ -70,7 +69,6 @@ def is_kept(path: str) -> bool:
 
 
 def below(files: Iterable[tuple[str, str]], home: str, directory: str) -> list[tuple[str, str]]:
-    """Files in a directory of a node."""
     return [key for key in files if key[0] == home and key[1].startswith(f"{directory}/")]
 
 

@@ -148,7 +148,6 @@ FACTS: Mapping[str, Callable[[Path], After | Before]] = {
 
 
 def page(kind: str, state: Path) -> str:
-    """A page of this kind."""
     return render(FACTS[kind](state), NOW_MS)
 
 

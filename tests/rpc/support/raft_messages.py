@@ -35,7 +35,6 @@ rarely_error = st.sampled_from([ErrorCode.none] * 4 + [ErrorCode.inconsistent_cl
 
 
 def requests() -> st.SearchStrategy[Any]:
-    """Any request."""
     return st.one_of(
         st.builds(VoteRequest, cluster, node, int32, node, int32, int64, directory, directory),
         st.builds(BeginQuorumEpochRequest, cluster, node, node, int32, directory),

@@ -122,7 +122,6 @@ class Chaos:
             self.changed(controller, state)
 
     def changed(self, controller: Controller, state: str) -> None:
-        """A controller is in another state."""
         self._states[controller.node_id] = state
         if self.calm.is_on or not self.world.faults_go_on:
             return

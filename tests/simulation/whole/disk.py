@@ -215,7 +215,6 @@ class SimulatedDisk:
         return taken
 
     def find(self, path: Path | PurePosixPath) -> File | Directory | None:
-        """What a path stands for."""
         entry: File | Directory | None = self.root
         for part in path.parts[1:]:
             if not isinstance(entry, Directory):

@@ -185,7 +185,6 @@ class Channel:
 
     @property
     def connected(self) -> ClientConnection | None:
-        """The connection that is there."""
         found = None if self._is_closed else self._connection
         return None if found is None or found.is_lost else found
 
@@ -382,7 +381,6 @@ class Server:
             await asyncio.wait(list(self.calls))
 
     async def serve(self, connection: ServerConnection, number: int, call: tuple[Any, ...]) -> None:
-        """One call, to its end."""
         path, metadata, seconds, request = call
         context = ServicerContext(connection, metadata)
         code, text = Status.OK, ""

@@ -65,7 +65,6 @@ def isolated(options: Options, bug: str | None = None) -> tuple[Outcome, float]:
 
 
 def run_seed(seed: int, changes: Mapping[str, str] | None = None, bug: str | None = None) -> tuple[Outcome, float]:
-    """One seed from its options on."""
     return isolated(expand(seed, changes), bug)
 
 

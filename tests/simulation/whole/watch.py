@@ -429,7 +429,6 @@ class Watch:
         return is_durable and log.epoch_at(known.end - 1) in {known.batches[-1][2], None}
 
     def role_since(self, node_id: int) -> float:
-        """When it took the role that it has."""
         shadow = self._shadows.get(node_id)
         return 0.0 if shadow is None else shadow.role_since
 
