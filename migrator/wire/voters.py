@@ -153,7 +153,7 @@ class VoterSignals:
         endpoints = {**self._registered(), **self._endpoints()}
         at = endpoints.get(node_id)
         # Remove all old links before the first await: other calls run at the same time.
-        moved = [self._links.pop(gone) for gone in self._links.keys() - set(endpoints.values())]
+        moved = [self._links.pop(gone) for gone in tuple(self._links) if gone not in endpoints.values()]
         for link in moved:
             await link.close()
         if at is None:

@@ -37,7 +37,7 @@ def why_not_agreed(watch: Watch) -> str:
     lost = {key.node_id for key in watch.refused}
     if target is not None and not world.chaos.dead and not lost & {key.node_id for key in target}:
         return f"the voters are {sorted(map(str, watch.voter_keys()))}, and shall be {sorted(map(str, target))}"
-    return why_behind(watch, watch.committed.end - BEHIND_MAX) or _why_fenced(world)
+    return why_behind(watch, watch.committed.end - BEHIND_MAX) or why_fenced(world)
 
 
 def why_behind(watch: Watch, end: int) -> str:
@@ -49,7 +49,8 @@ def why_behind(watch: Watch, end: int) -> str:
     return ""
 
 
-def _why_fenced(world: World) -> str:
+def why_fenced(world: World) -> str:
+    """Empty if each broker that the quorum hears is registered and unfenced."""
     registered = world.watch.committed.image.image.cluster.brokers
     for broker in world.brokers:
         if broker.is_heard:

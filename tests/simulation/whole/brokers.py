@@ -43,8 +43,13 @@ class Broker:
         self._name = f"broker {broker_id}"
         self._epoch: int | None = None
         self._view = EMPTY_IMAGE
-        self.is_heard = False
-        """Whether the answer to its last request was good, and it is not silent."""
+        self._heard_by: int | None = None
+        """Who gave a good answer to its last heartbeat; None without one, and while it is silent."""
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether the quorum hears it: replicas that were given up may hear brokers, too, and lead their old quorum."""
+        return self._heard_by is not None and not self.world.controllers[self._heard_by].is_given_up
 
     def start(self) -> None:
         loop = self.world.client.machine.loop
@@ -57,7 +62,7 @@ class Broker:
                 await self._register()
             elif self._random.random() < 0.05:
                 self.world.count("silent brokers")
-                self.is_heard = False
+                self._heard_by = None
                 await asyncio.sleep(self._random.uniform(*SILENCE_SECONDS))
             else:
                 await self._heartbeat(self._epoch)
@@ -107,9 +112,9 @@ class Broker:
             want_fence=False,
             want_shut_down=False,
         )
-        response = await self.world.client.ask_leader(request, self._name)
-        self.is_heard = response is not None and response.error_code == ErrorCode.none
-        if response is not None and not self.is_heard:
+        response, node_id = await self.world.client.ask(request, self._name)
+        self._heard_by = node_id if response is not None and response.error_code == ErrorCode.none else None
+        if response is not None and self._heard_by is None:
             self._epoch = None
 
     async def _ask_for_producer_ids(self, epoch: int) -> None:

@@ -65,7 +65,7 @@ class Client:
     async def write(self, write: Write, asker: str = ADMINISTRATOR) -> Any:
         """Ask for it, and hold the controllers to their answer."""
         watch = self.world.watch
-        response, node_id = await self._ask(write.request, asker)
+        response, node_id = await self.ask(write.request, asker)
         for claim in write.claims(response) if response is not None else ():
             if write.only_validates:
                 watch.validated(claim)
@@ -75,9 +75,9 @@ class Client:
 
     async def ask_leader(self, request: Any, asker: str = ADMINISTRATOR) -> Any:
         """The leader's answer; None if no answer says that the change is written."""
-        return (await self._ask(request, asker))[0]
+        return (await self.ask(request, asker))[0]
 
-    async def _ask(self, request: Any, asker: str) -> tuple[Any, int]:
+    async def ask(self, request: Any, asker: str = ADMINISTRATOR) -> tuple[Any, int]:
         """The answer, and whose it is."""
         ids = sorted(self.world.controllers)
         node_id = self._leader or self._random.choice(ids)

@@ -16,11 +16,13 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import AsyncMock, patch
 
 import grpc
 import pytest
+from kio.schema.errors import ErrorCode
 
 from migrator.node.registration import ControllerRegistrar
 from migrator.records.batch import Batch, build_batch, iter_batches
@@ -29,7 +31,7 @@ from migrator.records.metadata import NoOpRecord
 from migrator.records.versions import LATEST_SUPPORTED
 from tests.lanes import TEST, TEST_ALL, TEST_LONG
 from tests.simulation.whole import branches, cells, grpc_wire, runner
-from tests.simulation.whole.agreement import why_not_agreed
+from tests.simulation.whole.agreement import why_fenced, why_not_agreed
 from tests.simulation.whole.controller import GRPC_PORT
 from tests.simulation.whole.disk import Directory, File, SimulatedDisk
 from tests.simulation.whole.options import QUIET, Options, overruled
@@ -305,6 +307,25 @@ def apart_after_a_recovery(options: Options) -> tuple[bool, bool]:
     before = watch.is_apart(new)
     watch._is_committed(new, other)
     return before, watch.is_apart(new)
+
+
+def test_a_broker_that_only_the_given_up_hear_is_fenced_in_the_quorum() -> None:
+    """Its heartbeats were answered, so it had to be unfenced: seed 158 under one of six hash seeds."""
+    words = runner.in_child(lambda: heard_by_the_given_up(replace(QUIET, brokers=1)))
+    assert words == ["broker 101 sends heartbeats, and is not registered", ""]
+
+
+def heard_by_the_given_up(options: Options) -> list[str]:
+    """What is wrong when a controller hears the broker, and when that controller is given up."""
+    world = World(options)
+    (broker,), controller = world.brokers, world.controllers[1]
+    answer = SimpleNamespace(error_code=ErrorCode.none), controller.node_id
+    said = []
+    with patch.object(world.client, "ask", AsyncMock(return_value=answer)):
+        for controller.is_given_up in (False, True):
+            asyncio.run(broker._heartbeat(1))
+            said.append(why_fenced(world))
+    return said
 
 
 def batch_at(offset: int, epoch: int) -> Batch:
