@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Self
 
 from migrator.values import value
 
@@ -48,9 +50,9 @@ class KindCounts:
 
 
 @value
-class LogReading:
-    """How Spark read the metadata log: ``size`` in all, ``largest`` of a task and what was read ``twice`` are bytes;
-    ``at_driver``: the records that reached the driver."""
+class Reading:
+    """How Spark read the files of one side: ``size`` in all, ``largest`` of a task and what was read ``twice``, by
+    another task, are bytes; ``at_driver``: the records that reached the driver."""
 
     tasks: int
     size: int
@@ -58,20 +60,42 @@ class LogReading:
     twice: int
     at_driver: int
 
+    @classmethod
+    def of(cls, tasks: Sequence[Sequence[tuple[str, int, int]]], at_driver: int) -> Self:
+        """The reading of tasks that have read these ranges: file, first byte, byte after the last."""
+        sizes = [sum(end - start for _, start, end in ranges) for ranges in tasks]
+        twice, ends = 0, Counter[str]()
+        for path, start, end in sorted(chain(*tasks)):
+            twice += max(0, min(end, ends[path]) - start)
+            ends[path] = max(end, ends[path])
+        return cls(len(sizes), sum(sizes), max(sizes), twice, at_driver)
+
     def __str__(self) -> str:
         return (
             f"{self.tasks} tasks read {self.size:,} bytes, each at most {self.largest:,}, and {self.twice:,} of them "
             f"twice; {self.at_driver:,} records reached the driver"
         )
 
+    def to_json(self) -> dict[str, int]:
+        """For scripts."""
+        return {
+            "tasks": self.tasks,
+            "bytes": self.size,
+            "bytes_of_largest_task": self.largest,
+            "bytes_read_twice": self.twice,
+            "records_at_driver": self.at_driver,
+        }
+
 
 @value
 class Comparison:
-    """Counts by kind, and differences: at most `SUSPECTS_MAX` of one kind and status. ``log``: None for an archive."""
+    """Counts by kind, and differences: at most `SUSPECTS_MAX` of one kind and status. ``log`` and ``files``, those of
+    ZooKeeper: None if there were none to read."""
 
     kinds: dict[str, KindCounts]
     found: tuple[Difference, ...]
-    log: LogReading | None = None
+    log: Reading | None = None
+    files: Reading | None = None
 
     @property
     def examples(self) -> tuple[Difference, ...]:
@@ -103,7 +127,7 @@ def settled(first: Comparison, different: Iterable[Difference], agreed: Collecti
     counts.subtract((one.kind, one.status) for one in first.found)
     counts.update((one.kind, one.status) for one in now)
     counts.update((kind, "equal") for kind, _, _ in agreed)
-    return Comparison({kind: counts_of(counts, kind) for kind in first.kinds}, tuple(now), first.log)
+    return Comparison({kind: counts_of(counts, kind) for kind in first.kinds}, tuple(now), first.log, first.files)
 
 
 def place_of(difference: Difference) -> tuple[str, str, str]:

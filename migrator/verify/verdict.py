@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from migrator.errors import ExitCode
 from migrator.values import value
-from migrator.verify.comparison import EXAMPLES_MAX, Comparison, Difference, KindCounts, LogReading
+from migrator.verify.comparison import EXAMPLES_MAX, Comparison, Difference, KindCounts
 from migrator.verify.named import Sources
 from migrator.verify.recheck import Pair, Patience
 
@@ -86,20 +86,9 @@ class Verdict:
             "lag": self.lag,
             "undecided": [_example(difference) for difference in self.undecided[:EXAMPLES_MAX]],
             "why": self.why,
-            "log": _log(self.comparison.log),
+            "log": self.comparison.log and self.comparison.log.to_json(),
+            "zookeeper_files": self.comparison.files and self.comparison.files.to_json(),
         }
-
-
-def _log(log: LogReading | None) -> dict[str, int] | None:
-    if log is None:
-        return None
-    return {
-        "tasks": log.tasks,
-        "bytes": log.size,
-        "bytes_of_largest_task": log.largest,
-        "bytes_read_twice": log.twice,
-        "records_at_driver": log.at_driver,
-    }
 
 
 def _counts(counts: KindCounts) -> dict[str, int]:

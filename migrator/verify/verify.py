@@ -17,7 +17,7 @@ from migrator.errors import OperatorError
 from migrator.log.errors import storage_errors
 from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
-from migrator.verify.comparison import Comparison, LogReading, settled
+from migrator.verify.comparison import Comparison, Reading, settled
 from migrator.verify.kraft.log_tail import LogTail
 from migrator.verify.kraft.observed_tail import end_of_metadata, metadata_tail
 from migrator.verify.named import Sources
@@ -26,7 +26,7 @@ from migrator.verify.recheck import Pair, Recheck
 from migrator.verify.spark.compare import compare
 from migrator.verify.spark.failures import operator_error
 from migrator.verify.spark.session import spark_session
-from migrator.verify.spark.sides import loaded_sides
+from migrator.verify.spark.sides import OF_FILES, OF_LOG, loaded_sides
 from migrator.verify.verdict import Verdict, VerifyRequest
 from migrator.verify.zookeeper.side import ZooKeeperSide
 
@@ -106,16 +106,16 @@ def verify_in(spark: SparkSession, request: VerifyRequest, *, frozen: bool = Fal
 
 def compare_sides(spark: SparkSession, request: VerifyRequest, begin: Begin = unheard) -> Comparison:
     """The comparison without a second reading, in a given session; errors as in `verify`."""
-    log: LogReading | None = None
+    readings: dict[str, Reading] = {}
 
-    def tell(reading: LogReading) -> None:
-        nonlocal log
-        log = reading
-        begin(f"comparing everything in Spark. Of the metadata log, {reading}")
+    def tell(side: str, reading: Reading) -> None:
+        readings[side] = reading
+        begin(f"comparing everything in Spark. Of {side}, {reading}")
 
     try:
         with loaded_sides(spark, request.sources, tell) as sides:
-            comparison = replace(compare(*sides), log=log)
+            compared = compare(*sides)
+            comparison = replace(compared, log=readings.get(OF_LOG), files=readings.get(OF_FILES))
     except (PySparkException, Py4JError) as error:
         raise operator_error(error) from error
     if comparison.rows == 0:

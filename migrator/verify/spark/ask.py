@@ -18,9 +18,12 @@ from migrator.verify.places import place
 from migrator.verify.questions import VIEWS, sql_of
 from migrator.verify.spark.failures import operator_error
 from migrator.verify.spark.metadata_source import METADATA
+from migrator.verify.spark.own_sql import FILES, call_in, foreign_relation
 from migrator.verify.spark.sides import ZOOKEEPER, register, zookeeper_options
 
-_ZONE = "spark.sql.session.timeZone"
+_SETTINGS = {"spark.sql.session.timeZone": "UTC", FILES: "false"}
+_SOURCES = ("kraft", "changes", "zookeeper")
+_NAME_VIEWS = "The views are kraft, changes, history, partitions and, if it is named, zookeeper: see docs/ask.md"
 
 
 @value
@@ -38,18 +41,23 @@ class Question:
 def answered(
     spark: SparkSession, sources: Sources, question: Question, begin: Callable[[str], None] = lambda _: None
 ) -> Iterator[DataFrame]:
-    """The answer, to be read while the context lasts. Meanwhile the session's time zone is UTC.
+    """The answer, to be read while the context lasts. Meanwhile the session's time zone is UTC, and no file is a table.
 
     :param sources: ``metadata`` is a directory; ZooKeeper's view exists if ZooKeeper is named.
     :param begin: called with what is read next.
-    :raises OperatorError: a source cannot be read, or the operator's SQL is not a valid query.
+    :raises OperatorError: a source cannot be read, or the operator's SQL is not a valid query, or reads more than
+        the views.
     """
-    zone = spark.conf.get(_ZONE) or "UTC"
+    if question.sql is not None and (call := call_in(question.sql)) is not None:
+        what = f"the SQL has the word {call!r}, with which Spark could call programs"
+        raise OperatorError(what, where="--sql", remedy="Leave this word out, also within texts and comments")
+    before = {key: spark.conf.get(key) for key in _SETTINGS}
     held: list[DataFrame] = []  # a server of Spark Connect forgets a frame that its client has forgotten
     own = question.sql and question.sql.rstrip().removesuffix(";")
     text = sql_of(question.name or "") if own is None else f"SELECT * FROM (\n{own}\n)"  # noqa: S608 - their own
     try:
-        spark.conf.set(_ZONE, "UTC")
+        for key, text_of in _SETTINGS.items():
+            spark.conf.set(key, text_of)
         register(spark)
         common = {"salt": secrets.token_hex(32)}
         if "zookeeper" in text.lower() and (options := common | zookeeper_options(sources)) != common:
@@ -61,9 +69,10 @@ def answered(
     except (PySparkException, Py4JError) as error:
         raise operator_error(error) from error
     finally:
-        for name in ("kraft", "changes", "zookeeper", *VIEWS):
+        for name in (*_SOURCES, *VIEWS):
             spark.catalog.dropTempView(name)
-        spark.conf.set(_ZONE, zone)
+        for key, value_of in before.items():
+            spark.conf.set(key, value_of or "")
 
 
 def _read_now(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
@@ -84,9 +93,11 @@ def _define_views(spark: SparkSession, metadata: str, as_of: int | None, common:
 
 
 def _asked(spark: SparkSession, text: str, question: Question) -> DataFrame:
-    """The answer. The operator's SQL stands between parentheses, where Spark's parser takes queries only."""
+    """The answer. The operator's SQL stands between parentheses, where Spark's parser takes queries only. Nothing is
+    read before its relations are known."""
+    since = {"since": question.since}
     try:
-        return spark.sql(text, args={"since": question.since})
+        answer = spark.sql(text, args=since)
     except AnalysisException as error:
         if question.sql is None:
             raise InvariantViolation(f"Spark does not take the SQL of {question.name}: {error}") from error
@@ -95,7 +106,11 @@ def _asked(spark: SparkSession, text: str, question: Question) -> DataFrame:
         raise OperatorError(
             f"Spark does not take this SQL{' as a query' if no_query else ''}: {said}",
             where="--sql",
-            remedy="Give one query: SELECT, WITH, FROM or VALUES. What writes is refused"
-            if no_query
-            else "The views are kraft, changes, history, partitions and, if it is named, zookeeper: see docs/ask.md",
+            remedy="Give one query: SELECT, WITH, FROM or VALUES. What writes is refused" if no_query else _NAME_VIEWS,
         ) from error
+    if question.sql is not None:
+        explained = str(spark.sql(f"EXPLAIN EXTENDED {text}", args=since).collect()[0][0])
+        foreign = foreign_relation(explained, frozenset((*_SOURCES, *VIEWS)))
+        if foreign is not None:
+            raise OperatorError(f"the SQL reads {foreign}, which is no view", where="--sql", remedy=_NAME_VIEWS)
+    return answer

@@ -25,7 +25,7 @@ from migrator.errors import InvariantViolation, OperatorError
 from migrator.image.tracked import Interner
 from migrator.values import value
 from migrator.verify.canonical import Row
-from migrator.verify.comparison import LogReading
+from migrator.verify.comparison import Reading
 from migrator.verify.kraft.files import ATTEMPTS, COMPARE, EmptyLogError
 from migrator.verify.kraft.fold import SharedRecords, folded_rows, shared_records
 from migrator.verify.kraft.observed import Observed, observed
@@ -49,19 +49,13 @@ class _Gathered:
     ranges: tuple[tuple[str, int, int], ...]
 
     @property
-    def reading(self) -> LogReading:
-        sizes = [end - start for _, start, end in self.ranges]
-        ends: dict[str, int] = {}
-        twice = 0
-        for path, start, end in sorted(self.ranges):
-            twice += max(0, min(end, ends.get(path, 0)) - start)
-            ends[path] = max(end, ends.get(path, 0))
-        return LogReading(len(sizes), sum(sizes), max(sizes), twice, len(self.shared))
+    def reading(self) -> Reading:
+        return Reading.of([(one,) for one in self.ranges], len(self.shared))
 
 
 @contextmanager
 def metadata_rows(
-    spark: SparkSession, options: Mapping[str, str], tell: Callable[[LogReading], None] = lambda _: None
+    spark: SparkSession, options: Mapping[str, str], tell: Callable[[Reading], None] = lambda _: None
 ) -> Iterator[DataFrame]:
     """Canonical rows of a metadata log, while the context lasts.
 

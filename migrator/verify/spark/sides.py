@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,16 +20,16 @@ from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.verify.canonical import Row
-from migrator.verify.comparison import LogReading
+from migrator.verify.comparison import Reading
 from migrator.verify.kraft.observed import is_address
 from migrator.verify.named import Sources
 from migrator.verify.places import place
 from migrator.verify.spark.arrow_rows import SCHEMA, RowReader, arrow_batches, require_options
-from migrator.verify.spark.failures import packing
+from migrator.verify.spark.failures import PackedError, operator_error, packing
 from migrator.verify.spark.kraft_source import RecordsSource, metadata_rows
 from migrator.verify.spark.metadata_source import MetadataSource
 from migrator.verify.zookeeper.files import DataFiles, data_files
-from migrator.verify.zookeeper.parts import Part, divided, part_rows
+from migrator.verify.zookeeper.parts import Division, Part, divided, part_rows, ranges_of
 from migrator.verify.zookeeper.reading import other_families, topic_names, topics
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, options_from
@@ -40,6 +40,9 @@ OF_TOPICS = frozenset({"topic", "partition", "config"})
 _BETWEEN = re.compile(f"{os.pathsep}(?!//)")
 """Between two directories: the colon of ``s3://`` has slashes behind it."""
 _ZXID = re.compile("0x[0-9a-f]{1,16}")
+_DIVISION = "division"
+"""An option for `verify` only: how the files were divided."""
+OF_LOG, OF_FILES = "the metadata log", "ZooKeeper's files"
 _OPTIONS = frozenset({"hosts", "path", "chroot", "config", "kind", "salt", "shards", "as_of"})
 
 
@@ -121,8 +124,18 @@ class FilesReader(_Reader):
     def partitions(self) -> Sequence[InputPartition]:
         """The parts that Spark reads in parallel (see `DataSourceReader`)."""
         with packing():
-            others, *of_topics = divided(self._files(), self.shards, self._chroot())
+            given = self.options.get(_DIVISION)
+            others, *of_topics = (Division.from_text(given) if given is not None else self.divided()).parts
         return [FilesPart(part) for part in (others, *(of_topics if self.wants_topics else ()))]
+
+    def divided(self) -> Division:
+        """Divide the files; errors as in `divided` of the files."""
+        return divided(self._files(), self.shards, self._chroot())
+
+    def reading(self, division: Division) -> Reading:
+        """What the tasks of a division read."""
+        files = self._files()
+        return Reading.of([ranges_of(files, part) for part in division.parts], division.names)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part (see `DataSourceReader`)."""
@@ -164,7 +177,9 @@ class ZooKeeperDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         """The reader of this source (see `DataSource`)."""
         with packing():
-            require_options(ZOOKEEPER, self.options, _OPTIONS)
+            require_options(
+                ZOOKEEPER, {name: text for name, text in self.options.items() if name != _DIVISION}, _OPTIONS
+            )
             as_of = self.options.get("as_of", "0x0")
             if ("path" not in self.options and "as_of" in self.options) or not _ZXID.fullmatch(as_of):
                 what = f"{as_of!r} is no zxid, or ZooKeeper is read from its servers"
@@ -184,12 +199,12 @@ def register(spark: SparkSession) -> None:
 
 @contextmanager
 def loaded_sides(
-    spark: SparkSession, sources: Sources, tell: Callable[[LogReading], None]
+    spark: SparkSession, sources: Sources, tell: Callable[[str, Reading], None]
 ) -> Iterator[tuple[DataFrame, DataFrame]]:
     """ZooKeeper's rows and KRaft's, while the context lasts. With an archive, both are written there first and read
     from there.
 
-    :param tell: called when the metadata log is read.
+    :param tell: called with `OF_LOG` when the metadata log is read, with `OF_FILES` when ZooKeeper's files are divided.
     :raises OperatorError: a source is not named, or the log holds nothing that can be compared.
     :raises PySparkException: an error in Spark; `failures.operator_error` translates it.
     """
@@ -198,14 +213,29 @@ def loaded_sides(
         return
     register(spark)
     common = {"salt": secrets.token_hex(32), "shards": str(sources.shards)}
-    zookeeper = spark.read.format(ZOOKEEPER).options(**common, **zookeeper_options(sources)).load()
-    with metadata_rows(spark, common | _kraft(sources), tell) as kraft:
+    with metadata_rows(spark, common | _kraft(sources), partial(tell, OF_LOG)) as kraft:
+        options = common | zookeeper_options(sources)
+        if sources.zookeeper_files:
+            options |= _divided(options, partial(tell, OF_FILES))
+        zookeeper = spark.read.format(ZOOKEEPER).options(**options).load()
         if sources.archive is None:
             yield zookeeper, kraft
             return
         for name, frame in {"zookeeper": zookeeper, "kraft": kraft}.items():
             frame.write.parquet(f"{sources.archive}/{name}")
     yield _archive(spark, sources, "zookeeper"), _archive(spark, sources, "kraft")
+
+
+def _divided(options: dict[str, str], tell: Callable[[Reading], None]) -> dict[str, str]:
+    """Divide ZooKeeper's files here, instead of where Spark plans: so it is known what its tasks read."""
+    reader = FilesReader(options)
+    try:
+        with packing():
+            division = reader.divided()
+            tell(reader.reading(division))
+    except PackedError as error:
+        raise operator_error(error) from error
+    return {_DIVISION: division.to_text()}
 
 
 def _archive(spark: SparkSession, sources: Sources, name: str) -> DataFrame:

@@ -10,12 +10,15 @@ replays the logs for the znodes in its range. Names that only the logs hold are 
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, Self
 
 from migrator.errors import OperatorError
+from migrator.log.errors import storage_errors
 from migrator.values import value
 from migrator.verify.canonical import Row
 from migrator.verify.places import place
@@ -26,6 +29,7 @@ from migrator.verify.zookeeper.files import (
     ZnodeTree,
     content_of,
     from_newest,
+    logs_from,
     nodes_at,
     range_of,
     replay,
@@ -44,6 +48,8 @@ _OTHER_ROOTS = (
     *(paths.BROKER_CONFIGS, paths.USER_CONFIGS, paths.CLIENT_CONFIGS, paths.IP_CONFIGS, paths.LITERAL_ACLS),
     *(paths.PREFIXED_ACLS, paths.TOKENS, paths.PRODUCER_IDS),
 )
+_BYTES = "latin-1"
+"""A text with a character for each byte."""
 _NOTHING = b"\0"
 """No path begins with it."""
 
@@ -77,6 +83,34 @@ class Part:
         return sum(span.end - span.start for span in self.spans)
 
 
+@value
+class Division:
+    """``names``: how many topics and configs the index holds while the files are divided."""
+
+    parts: tuple[Part, ...]
+    names: int
+
+    def to_text(self) -> str:
+        """The division, for `from_text`."""
+        return json.dumps(asdict(self), default=_plain)
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """What `to_text` gave."""
+        found = json.loads(text)
+        return cls(tuple(map(_part, found["parts"])), found["names"])
+
+
+def _plain(one: frozenset[bytes] | frozenset[str] | bytes) -> list[bytes | str] | str:
+    return one.decode(_BYTES) if isinstance(one, bytes) else list(one)
+
+
+def _part(found: dict[str, Any]) -> Part:
+    spans = tuple(Span(**span) for span in found.pop("spans"))
+    late = frozenset(path.encode(_BYTES) for path in found.pop("late"))
+    return Part(**found | {"spans": spans, "late": late, "without": frozenset(found["without"])})
+
+
 class _Names:
     """Where Kafka's topics, their configs and their pending deletions are, below a chroot."""
 
@@ -99,7 +133,7 @@ class _Names:
         return path.endswith(b"/state") or path.count(b"/") == self.depth
 
 
-def divided(files: DataFiles, count: int, chroot: str = "") -> tuple[Part, ...]:
+def divided(files: DataFiles, count: int, chroot: str = "") -> Division:
     """Divide the files: first everything that is not of topics, then the topics in about ``count`` parts, or more.
 
     :raises OperatorError: a file can't be read or is damaged, or transactions are missing; names file and position.
@@ -120,7 +154,20 @@ def divided(files: DataFiles, count: int, chroot: str = "") -> tuple[Part, ...]:
     spans = index.of_topics or [Span(0, 0, zlib.adler32(b""))]
     parts = [Part(str(index.path), zxid, until, (span,), has_topics=True, without=without) for span in spans]
     parts[-1] = replace(parts[-1], late=late)
-    return Part(str(index.path), zxid, until, tuple(index.of_others), has_topics=False), *parts
+    others = Part(str(index.path), zxid, until, tuple(index.of_others), has_topics=False)
+    return Division((others, *parts), len(index.names | late))
+
+
+def ranges_of(files: DataFiles, part: Part) -> tuple[tuple[str, int, int], ...]:
+    """What the task of a part reads: file, first byte, byte after the last; of the logs everything.
+
+    :raises OperatorError: a log cannot be asked for its size.
+    """
+    logs = [path for _, path in logs_from(files, part.zxid)]
+    with storage_errors("cannot read", files.directory):
+        sizes = [path.stat().st_size for path in logs]
+    of_logs = ((str(path), 0, size) for path, size in zip(logs, sizes, strict=True))
+    return (*((part.snapshot, span.start, span.end) for span in part.spans), *of_logs)
 
 
 class _Index:

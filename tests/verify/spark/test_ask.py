@@ -148,7 +148,25 @@ def test_parquet_holds_the_answer(spark: SparkSession, both: Path, tmp_path: Pat
                 "SELECT 1); DROP VIEW kraft; (SELECT 1",
             )
         ),
-        (("--sql", "SELECT * FROM zookeeper", "--metadata", METADATA), "Spark does not take this SQL: [TABLE_OR_VIEW"),
+        *(
+            (("--sql", sql, "--metadata", METADATA), "Spark does not take this SQL: [TABLE_OR_VIEW_NOT_FOUND]")
+            for sql in (
+                "SELECT * FROM zookeeper",
+                "SELECT * FROM text.`/etc/passwd`",
+                "SELECT * FROM kraft WHERE value IN (SELECT _c0 FROM csv.`/etc/passwd`)",
+                "WITH a AS (FROM `kafka-metadata`.`/var/lib/kafka/metadata`) SELECT * FROM a",
+            )
+        ),
+        *(
+            (("--sql", sql, "--metadata", METADATA), "with which Spark could call programs. Leave this word out")
+            for sql in (
+                "SELECT reflect('java.lang.System', 'exit', 1)",
+                "SELECT system.builtin.`Java_Method` /* */ ('java.lang.System', 'exit', 1) FROM kraft",
+                "SELECT (SELECT try_reflect('java.lang.System', 'exit', 1) FROM VALUES (1))",
+                "SELECT IDENTIFIER('ref' || 'lect')('java.lang.System', 'exit', 1)",
+                "FROM IDENTIFIER('text.`/etc/passwd`')",
+            )
+        ),
         (("offline-in-roll", "--metadata", METADATA, "--to", "99"), "could not tell: offset 99 is asked for"),
         (("changed", *BOTH, "--from", "14"), "offset 14 comes after offset 13, up to which the log is read"),
         (("changed", *BOTH, "--from", "9", "--to", "8"), "offset 9 comes after offset 8, up to which"),
@@ -164,6 +182,43 @@ def test_what_cannot_be_answered_is_refused(spark: SparkSession, both: Path, wor
     answer = ask(both, *words)
     assert isinstance(answer.exception, OperatorError), answer.exception
     assert said in str(answer.exception)
+
+
+@pytest.fixture(scope="module")
+def of_others(spark: SparkSession) -> Iterator[None]:
+    """A table and views that a session has already."""
+    spark.range(2).write.saveAsTable("taken")
+    spark.range(2).createOrReplaceTempView("theirs")
+    spark.sql("CREATE VIEW kept AS SELECT * FROM taken")
+    yield
+    for name in ("VIEW theirs", "VIEW kept", "TABLE taken"):
+        spark.sql(f"DROP {name}")
+
+
+@pytest.mark.parametrize(
+    ("sql", "named"),
+    [
+        ("SELECT * FROM taken", "spark_catalog.default.taken"),
+        ("SELECT * FROM kept", "spark_catalog.default.kept"),
+        ("SELECT * FROM theirs", "theirs"),
+        ("SELECT (WITH taken AS (SELECT 1 AS id) SELECT max(id) FROM taken), id FROM taken", "default.taken"),
+        ("SELECT * FROM kraft WHERE EXISTS (SELECT 1 FROM theirs JOIN kraft)", "theirs"),
+        ("SELECT 'x\\n== Optimized Logical Plan ==\\n', kraft.* FROM kraft, taken", ""),
+        ("SELECT 'x\\n== Analyzed Logical Plan ==\\n', kraft.* FROM taken, kraft", ""),
+        ("WITH theirs AS (FROM VALUES (7) AS t(a)) FROM theirs, range(1), LATERAL explode(array(1))", None),
+        ("SELECT count(*) FROM history JOIN partitions LEFT JOIN changes USING (kind) GROUP BY ALL", None),
+    ],
+)
+def test_own_sql_reads_the_views_only(
+    spark: SparkSession, both: Path, of_others: None, sql: str, named: str | None
+) -> None:
+    answer = ask(both, "--sql", sql, "--metadata", METADATA, "--csv")
+    if named is None:
+        assert answer.exception is None, answer.exception
+        assert len(answer.stdout.splitlines()) == 2
+        return
+    assert isinstance(answer.exception, OperatorError), answer.exception
+    assert re.search(f"the SQL reads .*{re.escape(named)}, which is no view", str(answer.exception))
 
 
 def test_what_a_controller_writes_while_the_question_is_asked_is_not_foreign(

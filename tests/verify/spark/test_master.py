@@ -327,6 +327,13 @@ def test_an_archive_holds_the_rows_and_is_compared_again(spark: SparkSession, fi
     again = verify_in(spark, VerifyRequest(None, None, archive=str(archive)))
     assert counted(first) == counted(again)
     assert first.comparison.differences == 0
+    for found, name in (first.comparison.log, "metadata"), (first.comparison.files, "zookeeper"):
+        (path,) = (one for one in (files / name).rglob("*") if one.is_file())
+        assert found is not None
+        assert found.tasks >= 2
+        assert found.largest < found.size <= path.stat().st_size
+        assert (found.twice, found.at_driver > 0) == (0, name == "zookeeper")
+    assert (again.comparison.log, again.comparison.files) == (None, None)
     kept = b"".join(path.read_bytes() for path in archive.rglob("*") if path.is_file())
     rows = spark.read.parquet(str(archive / "zookeeper"))
     secrets = [row["value"] for row in rows.where("kind = 'scram' or field like '%password'").collect()]

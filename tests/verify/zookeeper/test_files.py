@@ -166,7 +166,7 @@ def test_a_log_directory_of_its_own_and_a_compressed_snapshot_are_read(
 def test_parts_together_hold_all_rows_that_a_live_server_gives(files: Path, tmp_path: Path) -> None:
     """A server is started on the same files; its chroot comes off the paths."""
     every = data_files([files])
-    parts = divided(every, 3, CHROOT)
+    parts = divided(every, 3, CHROOT).parts
     rows = [row for part in parts for row in part_rows(every, part, CHROOT, ENCODER, SALT)]
     live = tmp_path / "server"
     shutil.copytree(files, live / "data" / "version-2")

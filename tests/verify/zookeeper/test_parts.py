@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from migrator.errors import OperatorError
 from migrator.verify.canonical import Row
 from migrator.verify.zookeeper.files import DataFiles, data_files, read_tree
-from migrator.verify.zookeeper.parts import divided, part_rows
+from migrator.verify.zookeeper.parts import Division, divided, part_rows
 from migrator.verify.zookeeper.reading import other_families, topic_names, topics
 from migrator.verify.zookeeper.transactions import Change, Created, DataSet, Deleted, SessionClosed
 from migrator.zookeeper.ops import ZkSource
@@ -143,7 +143,9 @@ def rows_of(tree: ZkSource) -> list[Row]:
 def test_all_parts_together_give_the_rows_of_the_whole(seed: int, chroot: str, count: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         files = write_files(Path(directory), chroot, Random(seed))
-        parts = divided(files, count, chroot)
+        division = divided(files, count, chroot)
+        parts = Division.from_text(division.to_text()).parts
+        assert parts == division.parts
         found = [row for part in parts for row in part_rows(files, part, chroot, ENCODER, SALT)]
         assert sorted(found) == rows_of(read_tree(files, lambda _: True, chroot).tree)
 
@@ -154,7 +156,7 @@ def test_what_does_not_fit_the_index_is_refused(tmp_path: Path) -> None:
     some = [(paths.topic(name), TOPIC % 10, 0) for name in ("a", "b")]
     path = write_nodes(tmp_path, [*above, *some])
     files = data_files([tmp_path])
-    *_, part = divided(files, 1)
+    *_, part = divided(files, 1).parts
     path.unlink()
     path.parent.rmdir()
     write_nodes(tmp_path, [*above, *reversed(some)])
