@@ -51,6 +51,25 @@ def write_log(directory: Path, records: Iterator[m.MetadataRecord]) -> Path:
     return segment
 
 
+def partition_changes(partitions: int) -> list[m.MetadataRecord]:
+    """A replica of each partition leaves the ISR."""
+    return [
+        m.PartitionChangeRecord(partition, topic_id, isr=_RINGS[(number + partition) % 3][:2])
+        for number, _, topic_id in _topics(partitions)
+        for partition in range(PARTITIONS_PER_TOPIC)
+    ]
+
+
+def config_records(partitions: int, text: str | None = None) -> list[m.MetadataRecord]:
+    """The configs of all topics as they are, or with another value."""
+    return [
+        m.ConfigRecord(m.ConfigResourceType.TOPIC, name, key, value if text is None else text)
+        for number, name, _ in _topics(partitions)
+        if number % 2 == 0
+        for key, value in _CONFIG.items()
+    ]
+
+
 def _topics(partitions: int) -> Iterator[tuple[int, str, Uuid]]:
     generator = random.Random(0)
     for number in range(partitions // PARTITIONS_PER_TOPIC):

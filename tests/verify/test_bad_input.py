@@ -124,6 +124,17 @@ def drop_footer(content: bytearray) -> None:
     del content[-footer.size :]
 
 
+def add_before_the_footer(value: bytes) -> Callable[[bytearray], None]:
+    def change(content: bytearray) -> None:
+        *_, last, footer = iter_headers(bytes(content))
+        end = len(content) - footer.size
+        batch = build_batch([value], timestamp_ms=0, base_offset=last.next_offset, leader_epoch=last.leader_epoch)
+        content[end : end + 8] = (last.next_offset + 1).to_bytes(8, "big")  # no checksum covers the offset
+        content[end:end] = batch
+
+    return change
+
+
 def flip_at_half(content: bytearray) -> None:
     content[len(content) // 2] ^= 1
 
@@ -151,6 +162,8 @@ def in_parts(directory: Path) -> list[Placed]:
         (checkpoint(drop_footer), CHECKPOINT, "does not end with its footer"),
         (checkpoint(bytearray.clear), CHECKPOINT, "does not end with its footer"),
         (checkpoint(flip_at_half), CHECKPOINT, "checksum"),
+        (checkpoint(add_before_the_footer(b"\x01\x7f\x00\x00")), CHECKPOINT, "type 127 is unknown"),
+        (checkpoint(add_before_the_footer(b"\x01\x02\x63\x00")), CHECKPOINT, "has version 99"),
         (with_checkpoint(lambda _: None, OTHERS_CHECKPOINT), SEGMENT, rf"{LAST.base_offset} is .*files of two logs"),
         (add_a_segment_of_another_log, f"{HEADERS[3].base_offset:020d}.log", r"follows offset \d+"),
         (lambda log: rewrite(log / SEGMENT, bytearray.clear), "", "the metadata log is empty"),
