@@ -39,11 +39,11 @@ HEAVY = {
 }
 """Why tests at a place take more."""
 CLUSTERS, SPARK, BESIDE = UNITS = ("clusters", "spark", "beside")
-"""What one worker runs without a break, the longest first; ``BESIDE``: each file is a unit of its own."""
+"""The tests that one worker runs without a break, the longest first; ``BESIDE``: each file is a unit of its own."""
 
 
 class Place(NamedTuple):
-    """What tests at one place have in common, unless they say otherwise: see `PLACES`."""
+    """The defaults of tests at one place: see `PLACES`."""
 
     lane: str
     unit: str

@@ -1,4 +1,4 @@
-"""What a run took, room by room, and the lines that stay: which case passed on which commit.
+"""The time of a run, room by room, and the lines that stay: which case passed on which commit.
 
 Every run that names its lane ends with a table of its rooms. ``--log-cases`` (`make test-long`) appends a line a case
 to docs/results/test-long.tsv as soon as that case ends, and leaves out what the file says passed on this commit, so
@@ -55,7 +55,7 @@ class Room:
 
 @dataclass
 class Run:
-    """What this process knows of the run; only the one that reports to the user fills it."""
+    """The run as this process knows it; only the process that reports to the user fills it."""
 
     began: float = field(default_factory=time.monotonic)
     rooms: defaultdict[str, Room] = field(default_factory=lambda: defaultdict(Room))

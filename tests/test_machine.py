@@ -32,7 +32,7 @@ OUTSIDE = {
     "wire/stores.py": "certificates are files of OpenSSL",
     "wire/tls.py": "certificates are files of OpenSSL",
 }
-"""What is not simulated, and why."""
+"""The modules that are not simulated, with the reasons."""
 REFUSED = frozenset(
     (
         "ctypes", "fcntl", "gc", "mmap", "multiprocessing", "platform", "resource", "secrets", "select", "selectors",
@@ -80,7 +80,7 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 
 
 def reaches_around(tree: ast.AST, aliases: dict[str, str]) -> Iterator[str]:
-    """What a piece of a module asks the operating system for."""
+    """The calls of a piece of a module to the operating system."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             module = aliases.get(ast.unparse(node.value))

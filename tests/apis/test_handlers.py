@@ -1,4 +1,4 @@
-"""What the handlers make of requests and answers: the parts that the decisions themselves know nothing of."""
+"""The handlers translate requests and answers; the decisions know nothing of these parts."""
 
 from __future__ import annotations
 

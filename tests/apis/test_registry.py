@@ -41,7 +41,7 @@ SOME: dict[int, dict[str, Any]] = {
 
 
 class Nothing:
-    """Access of somebody who may do nothing."""
+    """Access of a caller without rights."""
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         return False
@@ -108,7 +108,7 @@ def test_before_the_copy_only_registrations_and_heartbeats_are_not_refused(key: 
 
 
 HELD = frozenset({19, 20, 30, 31, 33, 37, 38, 44, 45, 49, 51, 57})
-"""What a person or a tool asks for. Not ElectLeaders, ISR changes, registrations and removals, producer ids, log
+"""Requests of a person or a tool. Not ElectLeaders, ISR changes, registrations and removals, producer ids, log
 directories, renewals of tokens: an outage of ZooKeeper is none of Kafka."""
 
 

@@ -1,4 +1,4 @@
-"""What the documentation tells people to type is there to be typed."""
+"""The commands in the documentation exist."""
 
 from __future__ import annotations
 

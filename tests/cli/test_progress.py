@@ -1,4 +1,4 @@
-"""What a long command shows of itself, where there is no terminal."""
+"""The progress of a long command without a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever is asked something may end the command instead, at once."""
+"""A person may end a command at each question, at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SECONDS = 30
 
 
 def until(terminal: int, words: bytes) -> bytes:
-    """What a terminal shows up to these words."""
+    """The terminal's text up to these words."""
     shown = b""
     while words not in shown:
         shown += os.read(terminal, 1024)

@@ -1,4 +1,4 @@
-"""What a shell and a reader of manuals get: completion, the manual page, and a hint for a misspelt word."""
+"""Completion, the manual page, and a hint for a misspelt word."""
 
 from __future__ import annotations
 

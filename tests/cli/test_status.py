@@ -1,4 +1,4 @@
-"""What `migrator status` draws."""
+"""The pictures of `migrator status`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stock node would take from KAFKA_OPTS, and this one names."""
+"""Settings in KAFKA_OPTS that a stock node obeys, and that this one names."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ AT_THE_START: list[tuple[dict[str, str], str | None]] = [
     (BARE, "PLAINTEXT"),
     (BARE | {NAMES: "controller"}, None),
 ]
-"""What `KafkaConfig` takes, and the broker ends with as it looks for its controllers."""
+"""Values that `KafkaConfig` takes, and with which the broker ends when it looks for its controllers."""
 
 
 @pytest.mark.parametrize(("file", "key"), CASES)

@@ -1,4 +1,4 @@
-"""What Kafka says of a value that it does not take; `tests/differential` compares these sentences with stock's."""
+"""Kafka's sentences about a refused value; `tests/differential` compares them with stock's."""
 
 from __future__ import annotations
 

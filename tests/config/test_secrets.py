@@ -174,7 +174,7 @@ OF_FILES = {
 
 
 def shown_of(file: Path) -> str:
-    """What an operator sees of a start: the lines of the log, and the error that ends it."""
+    """The lines of the log at a start, and the error that ends it."""
     lines = []
     try:
         settings, warnings = load_settings(file)

@@ -124,7 +124,7 @@ class Life:
                 assert not list(self.controller.index.led_by(record.broker_id))
 
     def meanwhile(self) -> None:
-        """What other decisions do between two of an errand."""
+        """Other decisions between two of an errand."""
         controller, random = self.controller, self.random
         happened: list[Callable[[], object]] = [
             lambda: others_beat(controller),
@@ -242,7 +242,7 @@ def test_a_broker_that_shuts_down_while_it_comes_leads_nothing_again() -> None:
 
 
 def some_steps(controller: LeadingController, count: int) -> None:
-    """What is due is decided and committed so many times; there has to be something each time."""
+    """Decide and commit the due work so many times; each time there has to be some."""
     schedule = Schedule(controller.settings, controller.now_ms)
     for _ in range(count):
         found = schedule.due(controller.image, controller.context())

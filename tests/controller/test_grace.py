@@ -150,7 +150,7 @@ class World:
         sessions.no_grace(found for found in grace.replaceable(image, is_unclean) if found is not None)
 
     def step(self) -> None:
-        """What happens, what is said, what the leader decides; then the rules."""
+        """Events, messages and decisions of the leader; then the rules."""
         self.controller.now_ms += STEP_MS
         self.chance()
         self.connect()
@@ -175,7 +175,7 @@ class World:
             self.check()
 
     def chance(self) -> None:
-        """What happens to the process and to the network."""
+        """Events of the process and of the network."""
         which = self.random.random() / self.trouble
         if which < 0.02:
             self.lost, self.runs = self.random.choice((self.lost, self.runs)), 0

@@ -1,4 +1,4 @@
-"""What the state of the migration allows, activation, and features. Cases of Kafka's
+"""Requests that the state of the migration allows, activation, and features. Cases of Kafka's
 ActivationRecordsGenerator and FeatureControlManager tests."""
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tests.controller.support.leading_controller import SESSION_MS, LeadingContr
 
 
 def run(controller: LeadingController, schedule: Schedule, until_ms: int) -> list[tuple[int, Operation]]:
-    """What happens up to a moment, as a node would let it happen."""
+    """Let time pass up to a moment, as a node would."""
     done = []
     while (due := schedule.next_due_ms(controller.image, controller.context())) is not None and due <= until_ms:
         controller.now_ms = max(due, controller.now_ms)

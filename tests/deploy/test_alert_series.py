@@ -55,7 +55,7 @@ def as_promtool(case: Case, judged: set[str]) -> dict[str, Any]:
 
 
 def judge(place: Path, judged: list[dict[str, Any]], cases: list[Case], step: str = STEP) -> str:
-    """What promtool says of these rules, evaluated as often as is scraped; "" if it agrees."""
+    """Promtool's complaints about these rules, evaluated as often as is scraped; "" without one."""
     names = {rule["alert"] for rule in judged}
     (place / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": judged}]}), encoding="utf-8")
     tests = [as_promtool(case, names) for case in cases]

@@ -1,4 +1,4 @@
-"""What stands in deploy/ fits the tool: paths, commands, ports, keys and metric names are its own."""
+"""The files in deploy/ fit the tool: paths, commands, ports, keys and metric names are its own."""
 
 from __future__ import annotations
 

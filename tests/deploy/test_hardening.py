@@ -1,4 +1,4 @@
-"""What makes the samples in deploy/, the image and the workflow hard to break into cannot be lost unnoticed."""
+"""The hardening of the samples in deploy/, of the image and of the workflow cannot be lost unnoticed."""
 
 from __future__ import annotations
 

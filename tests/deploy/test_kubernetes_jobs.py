@@ -52,7 +52,7 @@ def node_id(job: str) -> int:
 
 
 def arguments_of(job: str) -> list[str]:
-    """What the script runs in its own place."""
+    """The command that replaces the script's process."""
     word, program, name, *arguments = shlex.split(script_of(job)[2])
     assert (word, program, name) == ("exec", shlex.split(entry_point())[0], job.removeprefix("kafka-"))
     assert arguments[arguments.index("-c") + 1] == CONFIG

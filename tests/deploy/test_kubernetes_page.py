@@ -62,7 +62,7 @@ def patch_that(name: str, file: str | None, **strategy: object) -> dict[str, Any
 
 
 def forward(file: str) -> list[dict[str, Any]]:
-    """What the page has the operator do to give all brokers this file."""
+    """The page's commands that give all brokers this file."""
     first = patch_that(BROKERS, file, rollingUpdate={"partition": 2})
     return [first, *(patch_that(BROKERS, None, rollingUpdate={"partition": number}) for number in (1, 0))]
 

@@ -1,4 +1,4 @@
-"""What the wheel asks for: ranges. Each range contains the version of the lock, and the program works at both ends."""
+"""The wheel asks for ranges. Each range contains the version of the lock, and the program works at both ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others read is what their published schemas say: Kubernetes, Docker Compose, GitHub, GitLab."""
+"""Files for Kubernetes, Docker Compose, GitHub and GitLab follow the published schemas."""
 
 from __future__ import annotations
 

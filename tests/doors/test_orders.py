@@ -38,7 +38,7 @@ def noted(controller: ControllerProcess) -> list[tuple[str, str, str, str]]:
 
 
 def operator(controller: ControllerProcess, authority: Authority, directory: Path, name: str) -> Connect:
-    """Somebody with that certificate, on the network."""
+    """A caller with that certificate, on the network."""
     files = TlsFiles(*authority.files(directory / name, name))
     expected = frozenset({f"User:CN=controller-{controller.node_id}"})
     return lambda: OperatorClient.at(controller.properties["migrator.grpc.listener"], files, expected)

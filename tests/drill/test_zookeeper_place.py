@@ -35,7 +35,7 @@ def somebodys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def client(somebodys: str) -> Iterator[KazooClient]:
-    """Somebody else's, in the same server."""
+    """A place of another drill, in the same server."""
     found = connect(somebodys)
     yield found
     for path in reversed(everything(found)):

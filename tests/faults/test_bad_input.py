@@ -1,4 +1,4 @@
-"""What ZooKeeper must not hold: it is named with its remedy, nothing is written, and mending it is enough."""
+"""Bad content of ZooKeeper is named with its remedy; nothing is written, and mending it is enough."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def first_mark(gate: Gate) -> Callable[[Request], bool]:
 
 
 def stop_at(cluster: FaultCluster, trap: Trap) -> None:
-    """Whoever leads shall stop there next."""
+    """Make the leader stop there next."""
     for gate in cluster.gates.values():
         gate.stop_at(trap(gate))
 
@@ -80,7 +80,7 @@ def one_after_the_other(cluster: FaultCluster, traps: list[Trap]) -> list[int]:
 
 
 def has_come(stands: list[int], number: int) -> bool:
-    """Whether somebody stands at that trap."""
+    """Whether a controller stands at that trap."""
     return len(stands) > number
 
 

@@ -44,7 +44,7 @@ LONG = pytest.mark.lane("test-long")
 
 
 async def brokers_are_served(cluster: FaultCluster, broker: LightBroker, seconds: float) -> None:
-    """What a broker asks is done, second after second, and is not held back."""
+    """A broker's requests are served, second after second, without a wait."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         answer = await allocate_producer_ids(cluster.client, broker.options.broker_id, broker.epoch)
@@ -166,7 +166,7 @@ async def test_the_writes_of_a_leader_that_was_asleep_are_refused(
 
 
 def decided(before: MetadataImage, after: MetadataImage) -> set[str]:
-    """What the leader changed meanwhile: a slow broker may leave an ISR and come back, and with it a reassignment ends,
+    """Changes of the leader meanwhile: a slow broker may leave an ISR and come back, and with it a reassignment ends,
     which is a change of the topic, too."""
     found = set()
     for topic in after.topics.by_id.values():

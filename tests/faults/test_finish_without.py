@@ -31,7 +31,7 @@ async def order(controller: ControllerProcess, *node_ids: int) -> None:
 
 
 async def refused(controller: ControllerProcess, *node_ids: int) -> str:
-    """What the controller says to an order that changes nothing."""
+    """The controller's answer to an order that changes nothing."""
     with pytest.raises(OperatorError, match="nothing was forced") as refusal:
         await order(controller, *node_ids)
     return str(refusal.value)

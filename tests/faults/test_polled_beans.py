@@ -1,4 +1,4 @@
-"""What tools read that poll the beans of Kafka's controllers, beside a real migration: the same on every controller."""
+"""Tools that poll the beans of Kafka's controllers read the same on every controller of a real migration."""
 
 from __future__ import annotations
 

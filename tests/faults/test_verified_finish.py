@@ -32,7 +32,7 @@ async def test_the_migration_ends_only_on_a_verdict_that_began_after_the_last_wr
         assert not early.finishing
 
         async def reported(epoch: int, *, equal: bool = True) -> str:
-            """What the controller says to a verdict about where ZooKeeper stands now."""
+            """The controller's answer to a verdict about ZooKeeper as it is now."""
 
             def look() -> VerdictReport:
                 with ZooKeeperSide(zookeeper.hosts, str(controller.property_file), secrets.token_bytes(8)) as side:

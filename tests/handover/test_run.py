@@ -1,4 +1,4 @@
-"""What a run of a hand-over does, look by look."""
+"""The steps of a hand-over, look by look."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a hand-over looks at again and again: a big cluster's metadata are read once."""
+"""A hand-over that looks many times reads a big cluster's metadata once."""
 
 from __future__ import annotations
 

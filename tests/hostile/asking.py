@@ -1,4 +1,4 @@
-"""What the seats of controllers share: how a message gets in, and what has to hold of its answer."""
+"""Shared by the seats of controllers: the way of a message in, and the rules for its answer."""
 
 from __future__ import annotations
 

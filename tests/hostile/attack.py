@@ -44,12 +44,12 @@ Seat = BrokerSeat | VoterSeat | MigrationSeat | OutsideSeat
 SEATS: Final[tuple[type[Seat], ...]] = (BrokerSeat, VoterSeat) * 3 + (OutsideSeat, MigrationSeat)
 """Which seat a seed takes, in turn."""
 BYTES_MAX: Final = 96 * 2**20
-"""What one message may cost beyond what was held before it: it has 200 KB, and lists of some hundred elements."""
+"""The memory that one message may add: it has 200 KB, and lists of some hundred elements."""
 
 
 @value
 class Outcome:
-    """What became of a seed. ``failure`` is "" when everything held.
+    """The result of a seed. ``failure`` is "" when everything held.
 
     :ivar ends: integer fields, and at which end of their range they were sent.
     """
@@ -154,7 +154,7 @@ class _Attack:
         _holds(node.core.quorum.epoch < EPOCH_LIMIT, f"after {name} the epoch is {node.core.quorum.epoch}")
 
     async def _look(self, *, again: bool) -> None:
-        """What is on disk is whole, loads to the same image, and holds nothing that stock could not read."""
+        """The files on disk are whole, load to the same image, and hold no record that stock could not read."""
         node = self.seat.node
         if node is None:
             return

@@ -1,4 +1,4 @@
-"""What means something to an attacked node now: ids, epochs and names that get a message past the first check."""
+"""Ids, epochs and names of an attacked node that get a message past the first check."""
 
 from __future__ import annotations
 

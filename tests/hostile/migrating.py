@@ -1,4 +1,4 @@
-"""What a migration reads: znodes, a ZooKeeper server's answers, and the brokers' answers to what they are told."""
+"""The inputs of a migration: znodes, a ZooKeeper server's answers, and the brokers' answers."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class _Wires(Wires):
 
 
 class Errors(logging.Handler):
-    """What a process logs when a task of it ends by an error that nobody expected."""
+    """The log line of a task that ends by an unexpected error."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

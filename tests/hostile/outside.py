@@ -116,7 +116,7 @@ class OutsideSeat:
         assert await self._code(honest, b"") is None
 
     async def _code(self, knock: Knock, request: bytes) -> grpc.StatusCode | None:
-        """What a call ends with; None: with an answer."""
+        """The error of a call; None with an answer."""
         file = knock.schema.DESCRIPTOR.file
         (service,) = file.services_by_name.values()
         method = service.methods_by_name[knock.name]

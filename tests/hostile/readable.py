@@ -1,4 +1,4 @@
-"""What stock Kafka 3.9 does not survive in a record that decodes: it ends while it replays such a one.
+"""Records that decode, and at whose replay stock Kafka 3.9 ends.
 
 Source: the ``replay`` methods of ``ClusterControlManager``, ``ReplicationControlManager``, ``AclControlManager``,
 ``ConfigurationControlManager``, ``ScramControlManager``, and of the images.

@@ -88,7 +88,7 @@ class BrokerSeat:
         await self.work()
 
     async def work(self) -> None:
-        """What a correct broker does, and gets.
+        """The requests of a correct broker, and their answers.
 
         :raises AssertionError: it does not get it.
         """
@@ -215,7 +215,7 @@ class VoterSeat:
         await asyncio.sleep(0)
 
     async def work(self) -> None:
-        """What a correct voter gets: an answer to a Vote that names the node's own epoch or a later one."""
+        """The answer to a correct voter's Vote names the node's own epoch or a later one."""
         quorum = self.node.core.quorum
         vote = m.VoteRequest(CLUSTER_ID, 1, quorum.epoch, 2, 0, 0)
         answer = await quorum.handle(vote)

@@ -38,7 +38,7 @@ SAMPLE_SECONDS = 0.02
 LOOK_SECONDS = 0.2
 MIB = 2**20
 ENDS = (0, 7, 8)
-"""What Linux says in the first byte of TCP_INFO of a connection that is over: unknown, CLOSE, CLOSE_WAIT."""
+"""The first byte of TCP_INFO on Linux for an ended connection: unknown, CLOSE, CLOSE_WAIT."""
 
 
 def controller_in(directory: Path) -> ControllerProcess:

@@ -1,4 +1,4 @@
-"""What a ZooKeeper can hold that others write to: valid JSON, or nearly, with content that no broker would write."""
+"""Znodes of other programs: valid JSON, or nearly, with content that no broker would write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.migration.support.images import read_image
 from tests.migration.translate.test_golden import BEFORE, load, passwords
 
 INTEGERS: Final = (-(2**63), -(2**31) - 1, -(2**31), -2, -1, 0, 1, 2**31 - 2, 2**31 - 1, 2**31, 2**53, 2**63 - 1, 2**63)
-"""What a field of some width holds, and does not hold."""
+"""Numbers that fit into a field of some width, and numbers that do not."""
 ODD: Final[tuple[Any, ...]] = (
     2**64 - 1,
     2**64,
@@ -75,7 +75,7 @@ SINGLE: Final[dict[str, Callable[[str, bytes | None], Any]]] = {
 }
 """Read by themselves; the others are read together."""
 CLAIM: Final = frozenset({"controller", "controller epoch", "migration"})
-"""What a claim is decided by."""
+"""The znodes that decide a claim."""
 MISSING: Final = {
     paths.MIGRATION: b'{"version":0,"kraft_controller_id":3001,"kraft_controller_epoch":5,"kraft_metadata_offset":7,'
     b'"kraft_metadata_epoch":5}',

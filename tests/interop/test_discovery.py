@@ -38,14 +38,14 @@ def ids(rows: Any) -> set[int]:
 
 
 def described(controller: ControllerProcess) -> dict[str, Any]:
-    """What `migrator quorum describe` says on that controller's machine."""
+    """The output of `migrator quorum describe` on that controller's machine."""
     command = [MIGRATOR, "quorum", "describe", "-c", str(controller.property_file), "--json"]
     found: dict[str, Any] = json.loads(run_to_end("quorum", command, timeout_seconds=COMMAND_SECONDS))
     return found
 
 
 async def told_by(asked: ControllerProcess) -> Mapping[int, NodeAddress]:
-    """What a controller tells of gRPC addresses, its own included; nothing while it does not answer."""
+    """The gRPC addresses that a controller tells, its own included; none while it does not answer."""
     settings = load_settings(asked.property_file)[0]
     at = PeerAddress(settings.migrator_grpc_listener or "", frozenset({f"User:CN=controller-{asked.node_id}"}))
     transport = GrpcRaftTransport(CLUSTER_ID, lambda _: at, grpc_tls(settings))

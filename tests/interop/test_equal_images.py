@@ -66,14 +66,14 @@ ZOOKEEPER_DIFFERENCES: Mapping[str, str] = {
 
 @value
 class Migrated:
-    """What one controller made of it: its log, as records with their versions, and the ZooKeeper that it left."""
+    """The result of one controller: its log, as records with their versions, and the content of ZooKeeper."""
 
     log: Records
     zookeeper: Mapping[str, object]
 
     @property
     def copied(self) -> list[m.MetadataRecord]:
-        """What stands between the copy's Begin and its End."""
+        """The records between the copy's Begin and its End."""
         records = [record for record, _ in self.log]
         begin = records.index(m.BeginTransactionRecord(COPY))
         end = records.index(m.EndTransactionRecord(), begin)
@@ -127,7 +127,7 @@ def partition_version(release: str) -> int:
 
 
 def differences(stock: Mapping[Any, object], ours: Mapping[Any, object]) -> dict[str, tuple[object, object]]:
-    """What is not the same on both sides: the two values by key, in its text form."""
+    """Differences: the values of both sides by key, as text."""
     return {
         str(key): (stock.get(key), ours.get(key))
         for key in stock.keys() | ours.keys()
@@ -241,7 +241,7 @@ OWN = (paths.CONTROLLER, paths.MIGRATION, paths.CONFIG_CHANGES, paths.LITERAL_AC
 
 
 def content(hosts: str) -> dict[str, object]:
-    """What a ZooKeeper says, claims and notices left out."""
+    """The content of a ZooKeeper, without claims and notices."""
     with zookeeper_client(hosts) as client:
         return {path: read(client, path) for path in walk(client, "/") if not path.startswith(OWN)}
 

@@ -72,7 +72,7 @@ class Writer:
 
 
 def history() -> tuple[bytes, bytes]:
-    """What both voters have, and what one of them missed."""
+    """The records of both voters, and those that one of them missed."""
     log = Writer()
     voters = tuple(map(Voter, VOTERS))
     opened = build_control_batch(

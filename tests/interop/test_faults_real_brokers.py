@@ -92,7 +92,7 @@ class Changes:
         return True
 
     def missing(self) -> set[str]:
-        """What was acknowledged and the brokers do not know."""
+        """Acknowledged changes that the brokers do not know."""
         found = self._admin.client.describe_acls(EVERY_ACL).result(ANSWER_SECONDS)
         return set(self.acknowledged) - {each.principal for each in found}
 
@@ -149,7 +149,7 @@ class Scene:
 
     @property
     def traffic(self) -> Traffic:
-        """What is being written now."""
+        """The records that are written now."""
         return list(self._written.values())[-1]
 
     def audit(self) -> None:

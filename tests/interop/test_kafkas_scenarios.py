@@ -1,4 +1,4 @@
-"""What Kafka's ZkMigrationIntegrationTest demands, on one cluster of three real brokers (docs/interop.md)."""
+"""The demands of Kafka's ZkMigrationIntegrationTest, on one cluster of three real brokers (docs/interop.md)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Scene:
         return len(self.admin.topics().get(topic, [])) == partitions
 
     def new_producer_id(self) -> int:
-        """What an idempotent producer gets from the first broker."""
+        """The producer id that an idempotent producer gets from the first broker."""
         answer: Any = ask_brokers(
             self.cluster,
             *INIT_PRODUCER_ID,

@@ -46,7 +46,7 @@ OTHERWISE: Mapping[str, Sequence[str]] = {
     # Stock answers before it closes.
     "again, half of it": ["none 2000", "none", "closed"],
 }
-"""What ours answers to attacks that stock answers otherwise. Nobody gets in by any of them who has not proved it."""
+"""Our answers to attacks where they differ from stock's. No attack gets in without a proof."""
 SESSIONS = 3
 """For so many of them a broker's requests get through."""
 LONG = pytest.mark.lane("test-long")
@@ -94,7 +94,7 @@ def played(kafka_391: StockKafka, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="module")
 def said(played: Played) -> Mapping[str, tuple[Sequence[str], Sequence[str]]]:
-    """What every attack was answered, by stock and by ours."""
+    """The answers to every attack, by stock and by ours."""
     with ThreadPoolExecutor(THREADS) as threads:
         both = threads.map(lambda name: (heard(played.stock, name), heard(played.ours, name)), ATTACKS)
         return dict(zip(ATTACKS, both, strict=True))

@@ -143,7 +143,7 @@ def enter_migration_mode(cluster: ManualCluster, admin: Admin) -> None:
 
 
 def state(cluster: ManualCluster) -> ZkMigrationState | None:
-    """What the log of the first controller says of the migration; None while nothing is in it."""
+    """The migration state in the log of the first controller; None without a record of it."""
     try:
         return cluster.controllers[0].image().features.zk_migration_state
     except EmptyLogError:
@@ -151,7 +151,7 @@ def state(cluster: ManualCluster) -> ZkMigrationState | None:
 
 
 def targets_are_refused(cluster: ManualCluster) -> None:
-    """Whoever asks in whichever way hears the reason, and no target is set."""
+    """Each way of asking gets the reason, and no target is set."""
     ids = ",".join(str(controller.node_id) for controller in cluster.controllers)
     last = cluster.controllers[-1].node_id
     assert REFUSAL in cluster.ordered("reassign", "--to", ids)

@@ -73,7 +73,7 @@ class Mixed:
         return [] if process is None else re.findall(r"Completed transition to (\w+)", process.output_text())
 
     async def create(self, prefix: str, count: int = 5) -> None:
-        """Create topics, one after the other, at whoever leads."""
+        """Create topics, one after the other, at the leader."""
         for number in range(count):
             name = f"{prefix}-{number}"
             topic = {"name": name, "num_partitions": 2, "replication_factor": 2, "assignments": (), "configs": ()}
@@ -84,7 +84,7 @@ class Mixed:
             self.created.add(name)
 
     async def leads(self, stock: bool) -> bool:
-        """Whether somebody leads, and it is one of that sort."""
+        """Whether a controller of that kind leads."""
         leader = await self.cluster.leader()
         return leader is not None and (leader is self.stock) == stock
 
@@ -200,7 +200,7 @@ async def until(what: str, condition: Callable[[], Awaitable[bool]], *, seconds:
 
 
 def damage(hosts: str) -> None:
-    """What only a full comparison finds: nothing in the log ever touches this znode again."""
+    """A change that only a full comparison finds: no record touches this znode again."""
     with zookeeper_client(hosts) as client:
         client.set(paths.topic_config(DAMAGED), b'{"version":1,"config":{"retention.ms":"1"}}')
 

@@ -1,4 +1,4 @@
-"""What pages name exists: scenarios and tests of docs/interop.md, code of the walks, targets of links."""
+"""The names on the pages exist: scenarios and tests of docs/interop.md, code of the walks, targets of links."""
 
 from __future__ import annotations
 

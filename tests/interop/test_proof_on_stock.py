@@ -79,7 +79,7 @@ def test_a_stock_migration_is_foreseen_rehearsed_and_proven(
 
 
 def command(*arguments: str, code: int = 0) -> Any:
-    """What it prints as JSON; it has to end with that exit code."""
+    """Its output as JSON; it has to end with that exit code."""
     argv = [MIGRATOR, *arguments, "--json"]
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
     assert ended.returncode == code, ended.stderr + ended.stdout

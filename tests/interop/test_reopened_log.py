@@ -82,7 +82,7 @@ class Cluster:
         until("the controller leads", lambda: self.cluster.leader() is not None)
 
     def reopen(self) -> list[ZkMigrationState]:
-        """Give the stopped controller's log one record more; gives what the log said before, in order."""
+        """Append one record to the stopped controller's log. Returns the earlier records of the migration, in order."""
         assert self.controller.stop() == 0
         return append_reopened(self.controller)
 
@@ -248,7 +248,7 @@ def nothing_is_lost(cluster: Cluster, traffic: Traffic) -> None:
 
 
 def reopened_with_the_flag_on_and_killed_at_once(cluster: Cluster) -> None:
-    """What a majority has stored is carried out by whoever leads next."""
+    """The next leader carries out an order that a majority has stored."""
     controller = cluster.controller
     file = str(controller.property_file)
     order = [MIGRATOR, "reopen", "-c", file, "--reason", "the way back", "--yes-cluster-id", CLUSTER_ID]

@@ -61,7 +61,7 @@ class Journey:
 
     @property
     def image(self) -> MetadataImage:
-        """What the quorum's log holds; the controller may have ended."""
+        """The records of the quorum's log; the controller may have ended."""
         return self.cluster.controllers[0].image()
 
     def until_state(self, state: State) -> None:

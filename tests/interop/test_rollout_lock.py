@@ -30,7 +30,7 @@ TOPIC = "orders"
 
 
 async def lock_of(quorum: ChangingVoters, *words: str) -> dict[str, object]:
-    """What `migrator quorum rollout-lock` prints on the leader's machine."""
+    """The output of `migrator quorum rollout-lock` on the leader's machine."""
     answer: dict[str, object] = json.loads(await quorum.order("rollout-lock", *words))
     return answer
 

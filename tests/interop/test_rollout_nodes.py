@@ -21,7 +21,7 @@ BROKERS = 3
 
 
 def typed(racks: LightRacks, name: str, *words: str) -> str:
-    """What a command prints that ends well."""
+    """The output of a command with exit code 0."""
     command = [MIGRATOR, "rollout", name, "-i", str(racks.inventory), *words]
     output = racks.directory / f"{name}-{len(list(racks.directory.glob('*.log')))}.log"
     with ChildProcess(f"rollout {name}", command, output=output) as child:

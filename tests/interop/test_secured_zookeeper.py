@@ -59,7 +59,7 @@ KINDS = 4
 """Kinds of rows that an entity of every family makes, at least."""
 Acls = frozenset[tuple[str, str, int]]
 BROKERS_OWN = re.compile(r"/(brokers/ids/.*|brokers/seqid|isr_change_notification/.*|log_dir_event_notification/.*)")
-"""What comes and goes with brokers alone."""
+"""Znodes that come and go with brokers alone."""
 FIRST, SECOND, THIRD, BACK = "alpha", "bravo", "charlie", "delta"
 """What the names of entities hold: those made by stock Kafka, those made by us, and those made on the second way, and
 by stock Kafka between the two."""

@@ -1,4 +1,4 @@
-"""What a real broker in ZooKeeper mode obeys of znodes that no tool of Kafka writes so, before the copy and after."""
+"""A real broker in ZooKeeper mode obeys znodes in spellings that no tool of Kafka writes, before the copy and after."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ TURNED_AWAY = r"Unable to register broker 3 because the controller returned erro
 
 
 def order(cluster: KafkaCluster) -> str:
-    """What the command says."""
+    """The output of the command."""
     (controller,) = cluster.controllers
     words = ("--without", str(LOST), "--reason", "the machine is lost, CHG-43", "--yes")
     command = [MIGRATOR, "force", "finish", "-c", str(controller.property_file), *words]

@@ -1,4 +1,4 @@
-"""What has to be on the disk before what: the order of fsyncs, renames and removals, watched from the outside."""
+"""The order of fsyncs, renames and removals on the disk, watched from outside."""
 
 from __future__ import annotations
 

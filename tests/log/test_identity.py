@@ -32,7 +32,7 @@ OTHER_CLUSTER = "Z29sZGVuLWNsdXN0ZXItMg"
 
 @value
 class Change:
-    """What differs from the plan of the directory that is there."""
+    """The differences between a plan and the existing directory."""
 
     cluster_id: str = CLUSTER
     node_id: int = 7

@@ -74,7 +74,7 @@ class LeftBehind:
         return CliRunner().invoke(command, arguments, input=answer, standalone_mode=False)
 
     def elect(self) -> None:
-        """What a broker does as soon as the claim is gone."""
+        """A broker's election as soon as the claim is gone."""
 
         def stand(event: object) -> None:
             self.client.create_async(paths.CONTROLLER, encode_controller(ControllerClaim(1, 0)), ephemeral=True)

@@ -63,7 +63,7 @@ USERS = ("alice", "c@@l dude*", "CN=wéird,O=x y")
 
 
 class Since:
-    """What happens to a cluster in KRaft mode, as records."""
+    """Changes of a cluster in KRaft mode, as records."""
 
     def __init__(self, image: MetadataImage, seed: int) -> None:
         self.image = image

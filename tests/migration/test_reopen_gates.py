@@ -1,4 +1,4 @@
-"""What stands against reopening a finished migration: each obstacle is named, and nothing else is."""
+"""The gates of reopening name each obstacle, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the garbage collector is told to pass over: the image, and nothing that could be in a cycle when it dies."""
+"""The garbage collector passes over the image, and over nothing that could be in a cycle when it dies."""
 
 from __future__ import annotations
 

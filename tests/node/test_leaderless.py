@@ -1,4 +1,4 @@
-"""What a controller tells operators while its quorum has no leader."""
+"""A controller's messages to operators while its quorum has no leader."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ MANY = TURN_RECORDS + 1
 
 
 class Held:
-    """What runs on a thread and waits there until the test goes on."""
+    """A call that waits on its thread until the test releases it."""
 
     def __init__(self) -> None:
         self.has_begun = threading.Event()

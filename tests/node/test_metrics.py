@@ -1,4 +1,4 @@
-"""What a controller's metrics say of the migration in each state, and of brokers after an election."""
+"""A controller's metrics of the migration in each state, and of brokers after an election."""
 
 from __future__ import annotations
 

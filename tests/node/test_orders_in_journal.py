@@ -67,7 +67,7 @@ KAFKA: dict[int, tuple[dict[str, Any], dict[str, Any], str]] = {
 OF_METADATA = frozenset({19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 49, 51})
 """Orders of clients about their topics, configurations and access: they are in the log of the authorizer."""
 OF_BROKERS = frozenset({1, 52, 53, 54, 55, 56, 59, 62, 63, 67, 70, 73})
-"""What brokers and controllers do by themselves, and questions."""
+"""Requests that brokers and controllers send by themselves, and questions."""
 GRPC = {"Pause", "Resume", "Force", "Reopen", "CloseWayBack", "ReportVerdict", "RolloutLock", "Reassign"}
 """Each has a test below, in tests/doors/test_orders.py, or in tests/node/migration."""
 

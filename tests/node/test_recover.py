@@ -242,7 +242,7 @@ async def test_both_sides_say_that_there_are_two_quorums_whoever_starts_first(
 
 
 async def asks_to_be_updated(node: NodeCore, voter: DynamicVoter, epoch: int) -> Any:
-    """What the answer to an UpdateRaftVoter request of that voter says of the leader."""
+    """The leader in the answer to that voter's UpdateRaftVoter request."""
     apis = VoterChangeApis(node.cluster_id, node.quorum, node.addresses, node.voter_changes, lambda: None)
     directory = uuid.UUID(bytes=voter.voter_directory_id)
     named = {"voter_id": voter.voter_id, "voter_directory_id": directory, "current_leader_epoch": epoch}

@@ -1,4 +1,4 @@
-"""What the status says of a broker whose registration was refused."""
+"""The status names a broker whose registration was refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a real node's log goes, and what somebody needs stays."""
+"""A real node's log drops old records, and keeps those that another node needs."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_free_ports_can_be_bound_and_are_not_given_twice() -> None:
 
 
 def _kernels_ports() -> range:
-    """What the kernel chooses from, for connections and for servers that ask for any port."""
+    """The kernel's range of ports for connections, and for servers that ask for any port."""
     limits = Path("/proc/sys/net/ipv4/ip_local_port_range")
     first, last = map(int, limits.read_text().split()) if limits.exists() else (49_152, 65_535)
     return range(first, last + 1)

@@ -34,7 +34,7 @@ HIGHER = 50
 
 
 def recovered_from(cluster: Cluster, node_id: int, *lost: int) -> Member:
-    """What the command leaves on the disk of a survivor, which is started then. The others are gone."""
+    """Start a survivor on the disk that the command left. The others are gone."""
     member = cluster[node_id]
     keys = frozenset(cluster[it].key for it in lost)
     epoch, offset = member.log.last_epoch() + 10, member.log.end_offset()

@@ -1,4 +1,4 @@
-"""What a leader says is committed: nothing that it knows from before its epoch (``LeaderState.highWatermark``)."""
+"""A leader announces no high watermark from before its epoch (``LeaderState.highWatermark``)."""
 
 from __future__ import annotations
 

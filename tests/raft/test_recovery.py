@@ -1,4 +1,4 @@
-"""What a survivor of a lost majority may write, and every reason against it."""
+"""The records that a survivor of a lost majority may write, and every reason against it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader sends is decoded before it is written."""
+"""A follower decodes the leader's records before it writes them."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Desk:
         self.zookeeper_connect = "zk:2181/kafka"
         self.shown = ""
         self.reading = ""
-        """What is told of a metadata log that takes long to read."""
+        """The messages about a metadata log that takes long to read."""
 
     def type(self, words: str, *, answer: str = "") -> Result:
         name, *more = words.split()

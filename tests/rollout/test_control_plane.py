@@ -34,7 +34,7 @@ def operator(tmp_path: Path) -> Operator:
 
 
 def planes(operator: Operator) -> set[str | None]:
-    """What the controllers' files say of it."""
+    """The value in the controllers' files."""
     nodes = operator.cluster.inventory.controllers.nodes
     files = [operator.cluster.files[node.name, node.properties] for node in nodes]
     return {parse_properties(decoded(file)).get(KEY) for file in files}

@@ -1,4 +1,4 @@
-"""What a script sees of `migrator rollout`: its exit codes, as the table of docs/rollout.md has them."""
+"""The exit codes of `migrator rollout` are those of the table in docs/rollout.md."""
 
 from __future__ import annotations
 

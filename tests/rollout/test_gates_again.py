@@ -191,7 +191,7 @@ def test_a_lock_that_is_lost_while_the_gate_is_waited_for_is_seen(tmp_path: Path
 
 
 class WaitingClock(ModelClock):
-    """Something happens while somebody sleeps."""
+    """Run an event while the rollout sleeps."""
 
     def __init__(self, clock: ModelClock, meanwhile: Callable[[], None]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What an inventory may say, and where each error says that it stands."""
+"""The keys of an inventory, and the place that each error names."""
 
 from __future__ import annotations
 

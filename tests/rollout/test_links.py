@@ -114,7 +114,7 @@ def state(directory: Path) -> dict[str, tuple[int, int, int, bytes]]:
 
 
 def attack(host: Hosted, seed: int, ready: int) -> None:
-    """What the service's user does, over and over: any name becomes a link, or is as before."""
+    """The service's user turns any name into a link, and back, over and over."""
     chance, conf, away = random.Random(seed), host.path.parent, host.theirs / "away"
 
     def put(target: str, name: Path) -> None:

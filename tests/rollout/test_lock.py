@@ -34,7 +34,7 @@ def do(work: Coroutine[Any, Any, T]) -> T:
 
 
 def taken(lock: RolloutLock) -> LockHolder:
-    """Whoever holds it; somebody does."""
+    """Its holder; there is one."""
     holder = do(lock.holder())
     assert holder is not None
     return holder

@@ -1,4 +1,4 @@
-"""What a broker's file says in each mode, where Kafka is particular about it (``KafkaConfig.validateValues``)."""
+"""A broker's file in each mode, where Kafka checks it (``KafkaConfig.validateValues``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever waits hears why, every 30 seconds; and a process that has ended is not waited for."""
+"""The rollout says every 30 seconds why it waits; and it does not wait for a process that has ended."""
 
 from __future__ import annotations
 

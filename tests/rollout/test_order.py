@@ -1,4 +1,4 @@
-"""What is shown, asked and named is in the order in which it is done: the leader of the quorum comes last."""
+"""Messages and questions have the order of the acts: the leader of the quorum comes last."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_each_guess_of_a_file_takes_16_mib() -> None:
 
 
 def edit_file(desk: Desk, plan: Path) -> None:
-    """Somebody has put another password into a broker's file."""
+    """An operator has put another password into a broker's file."""
     node = desk.cluster.inventory.brokers.nodes[0]
     content = desk.cluster.files[node.name, node.properties]
     desk.cluster.files[node.name, node.properties] = content.replace(SECRET.encode(), b"another-secret")

@@ -1,4 +1,4 @@
-"""What the presets lend to a host that ssh reaches: nothing, whatever the operator's own configuration of ssh says."""
+"""The presets lend nothing to a host that ssh reaches, whatever the operator's own configuration of ssh says."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SAYS_NOTHING = {
 
 
 def shown(words: list[str]) -> dict[str, str]:
-    """What ssh makes of its words and of its configuration."""
+    """The options of ssh, from its arguments and its configuration."""
     told = subprocess.run([*words, "-T", "host.example.com"], capture_output=True, text=True, check=True)
     assert told.stderr == ""
     return {key: text for key, _, text in (line.partition(" ") for line in told.stdout.splitlines())}

@@ -1,4 +1,4 @@
-"""What a rollout has stopped, or started, does not stay down: whatever fails between, and whenever it ended."""
+"""A node that a rollout has stopped or started does not stay down, whatever fails between."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Cluster(ModelCluster):
 
 
 class Clock(ModelClock):
-    """Something happens while somebody sleeps."""
+    """Run an event while the rollout sleeps."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What peers may take of a controller's gRPC before anybody knows them, and after."""
+"""The share of a controller's gRPC that peers may take, before and after they are known."""
 
 from __future__ import annotations
 

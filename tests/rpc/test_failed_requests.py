@@ -1,4 +1,4 @@
-"""What a request that fails tells of the peer's process, over both transports."""
+"""The reason of a failed request tells of the peer's process, over both transports."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Front:
                 writer.write(data)
 
     def break_all(self) -> None:
-        """What is established; new connections are still taken."""
+        """Break the established connections; new connections are still taken."""
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()
@@ -75,7 +75,7 @@ class Front:
 
 
 async def failure(transport: RaftTransport) -> Failure:
-    """What a request that fails tells of the peer's process."""
+    """The reason of a failed request."""
     with pytest.raises(TransportError) as caught:
         await transport.send(PEER, VOTE, 5)
     return caught.value.how

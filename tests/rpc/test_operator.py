@@ -249,7 +249,7 @@ async def test_nobody_else_may_open_the_socket(tmp_path: Path) -> None:
 
 
 def planted_link(directory: Path) -> None:
-    """What somebody who may write to the metadata directory put there."""
+    """A file of an attacker who may write to the metadata directory."""
     (directory / "elsewhere").mkdir(mode=0o700)
     (directory / SOCKET_DIRECTORY).symlink_to("elsewhere")
 

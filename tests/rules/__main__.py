@@ -1,4 +1,4 @@
-"""What `make check` asks of the source beside the linters: one table of rules, each file read once."""
+"""The rules of `make check` beside the linters: one table, each file read once."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def messages(tree: ast.Module, place: str) -> Iterator[Message]:
 
 
 def faults_of(message: Message) -> Iterator[str]:
-    """What is wrong with the form of one message."""
+    """The faults in the form of one message."""
     file = message.place.partition(":")[0]
     if not message.remedy and message.kind not in TAKES_ITS_REMEDY_FROM_ELSEWHERE and file not in NO_REMEDY:
         yield "no remedy"

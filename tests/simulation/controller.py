@@ -1,4 +1,4 @@
-"""What sits on a simulated node's consensus: it writes for the client, ends transactions, takes snapshots."""
+"""The controller above a simulated node's consensus: it writes for the client, ends transactions, takes snapshots."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Controller:
 
     @property
     def may_write_target(self) -> bool:
-        """Not while somebody else's records would be around it."""
+        """Not while records of others would be around it."""
         return self.is_active and self._transaction is None and not self.node.is_paused
 
     # Writes

@@ -1,4 +1,4 @@
-"""What really happened, as an observer outside of all nodes sees it; the invariants compare the nodes with it."""
+"""The true history, as an observer outside of all nodes sees it; the invariants compare the nodes with it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class History:
         self.votes = {key: candidate for key, candidate in self.votes.items() if key[0] != voter}
 
     def writing_of(self, batch: Batch, previous_epoch: int) -> tuple[int, int]:
-        """What was written first at this offset in this epoch: the batch's key, and the epoch of the record before."""
+        """The first write at this offset in this epoch: the batch's key, and the epoch of the record before."""
         return self.written.setdefault((batch.base_offset, batch.epoch), (batch.key, previous_epoch))
 
     def committed_before(self, epoch: int) -> EpochOffset:

@@ -200,7 +200,7 @@ class SimulatedNode:
         return Image.from_bytes(snapshots[-1], self.disk.snapshots[snapshots[-1]][KEY_BYTES:]) if snapshots else Image()
 
     def ask_for_change(self) -> None:
-        """Somebody asks this node to change the voters."""
+        """An operator asks this node to change the voters."""
         if self.raft is not None and len(self.voter_set):
             self.planning.asked()
 

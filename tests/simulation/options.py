@@ -46,7 +46,7 @@ class Options:
     spares: int
     """Nodes that are no voters at first, with an empty disk."""
     change_rate: float
-    """How often somebody asks a node for a change by hand."""
+    """How often an operator asks a node for a change by hand."""
     wipe_rate: float
     crash_after_change: float
     """Share of the changes after whose append the leader loses its power."""

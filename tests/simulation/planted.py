@@ -281,7 +281,7 @@ def start_of_the_last_epoch_is_lost_at_boot() -> Patches:
 
 @bug
 def snapshot_below_the_log_start_hides_divergence() -> Patches:
-    """What an earlier version of the core did; the simulator found it."""
+    """A fault of an earlier version of the core; the simulator found it."""
 
     def locate(log: SimulatedLog, offset: int, last_epoch: int) -> FetchPosition:
         with patch.object(log, "_snapshots", [EpochOffset(0, log.start_offset()), *log.snapshots()]):
@@ -346,7 +346,7 @@ def open_transaction_of_a_predecessor_is_left_open() -> Patches:
 
 @bug
 def leader_that_overslept_answers_first() -> Patches:
-    """What an earlier version of the core did; the simulator found it."""
+    """A fault of an earlier version of the core; the simulator found it."""
 
     def on_request(books: Quorum, event: ev.RequestReceived) -> None:
         core.REQUESTS[type(event.request)](books, event.context, event.request)

@@ -277,7 +277,7 @@ def candidate_waits_anew_at_each_look() -> Patches:
 
 @bug
 def removed_voter_stands_no_more_although_it_is_needed() -> Patches:
-    """What an earlier version of the core did; the simulator found it."""
+    """A fault of an earlier version of the core; the simulator found it."""
     return [(Quorum, "may_be_needed", Quorum.is_voter)]
 
 
@@ -289,5 +289,5 @@ def observer_stays_with_the_bootstrap_servers() -> Patches:
 
 @bug
 def empty_node_follows_nobody() -> Patches:
-    """What an earlier version of the core did; the simulator found it."""
+    """A fault of an earlier version of the core; the simulator found it."""
     return [(Quorum, "has_fixed_voters", property(lambda self: not self.is_dynamic))]

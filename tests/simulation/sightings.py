@@ -1,4 +1,4 @@
-"""What one life of a node has seen of its leader, looked at from outside, in both simulations."""
+"""The signs of the leader in one life of a node, seen from outside, in both simulations."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Sightings:
             self._refusals, self._refused_at = self._refusals + 1, self._now
 
     def after(self, event: ev.Event, effects: Iterable[fx.Effect]) -> None:
-        """What the core has answered to it; where each effect is not told by itself."""
+        """The core's answers, where each effect is not told by itself."""
         for effect in effects:
             if isinstance(effect, fx.RoleChanged):
                 self.role_changed(effect)

@@ -44,7 +44,7 @@ FIREWALL_SHARE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run showed: the broken rule with its demand and facts, or None when every rule held."""
+    """The result of a run: the broken rule with its demand and facts, or None when every rule held."""
 
     options: Options
     rule: str | None

@@ -140,7 +140,7 @@ def flip_at_half(content: bytearray) -> None:
 
 
 def in_parts(directory: Path) -> list[Placed]:
-    """What Spark's tasks read."""
+    """The sources that Spark's tasks read."""
     return [placed for split in divided(directory, 3) for placed in records_of(split, b"salt")]
 
 

@@ -1,4 +1,4 @@
-"""What DescribeConfigs would hide is nowhere in a row, but a difference shows."""
+"""A value that DescribeConfigs hides is in no row, but a difference shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of each comparison."""
+"""The history of comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `migrator verify` finds wrong with its sources, before it starts Spark."""
+"""The faults of its sources that `migrator verify` finds before it starts Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SEGMENT = f"{0:020d}.log"
 
 
 class SparkStartedError(Exception):
-    """What the test waits for, or must not see."""
+    """A line that the test waits for, or must not see."""
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def hosts(zookeeper: ZooKeeperSpace, zookeeper_client: KazooClient) -> str:
 
 
 def said(hosts: str, metadata: Path | str) -> str:
-    """What the operator reads."""
+    """The output that the operator reads."""
     arguments = ["--zookeeper", hosts, "--metadata", str(metadata)]
     done = CliRunner().invoke(command, arguments, standalone_mode=False)
     assert isinstance(done.exception, OperatorError), done.exception

@@ -1,4 +1,4 @@
-"""What a page tells to do after a verdict: a command that exists, with options that exist."""
+"""The command that a page recommends after a verdict exists, with its options."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ async def serving(
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """What is gone has to be gone at once: the collector of cycles may come late."""
+    """An ended object is freed at once: the collector of cycles may come late."""
     gc.disable()
     yield
     gc.enable()

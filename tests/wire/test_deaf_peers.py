@@ -48,7 +48,7 @@ async def deaf() -> AsyncIterator[int]:
 
 @pytest.fixture
 def unheard() -> list[dict[str, Any]]:
-    """What the event loop's last resort is told: errors that nobody waits for."""
+    """Errors that reach the event loop's last resort, because no task waits for them."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""What is fetched from an identity provider: its keys, and tokens of our own."""
+"""Requests to an identity provider, for its keys and for tokens of our own."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def test_the_password_in_a_property_file_is_the_one_that_kafka_sees(tmp_path: Pa
 
 
 OLD_JAVA = "-J-Dkeystore.pkcs12.legacy"
-"""What Java 8 wrote: certificates below 40 bits of RC2."""
+"""Stores of Java 8: certificates below 40 bits of RC2."""
 
 
 def imported(store: Path, alias: str, name: str, *options: str) -> None:

@@ -1,4 +1,4 @@
-"""What a voter says of itself: in time for a vote over a slow, secured link, and always of the process that runs."""
+"""A voter's answer about itself comes in time for a vote over a slow, secured link, and is of the running process."""
 
 from __future__ import annotations
 

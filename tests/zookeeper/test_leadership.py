@@ -153,7 +153,7 @@ def test_what_does_not_decode_is_not_overwritten(path: str) -> None:
 
 
 def interfere(zookeeper: ModelZooKeeper) -> Iterator[ModelZooKeeper]:
-    """What others may do between reading and writing."""
+    """Changes by others between reading and writing."""
     for change in ("epoch", "gone", "replaced", "migration"):
         fork = zookeeper.fork()
         match change:

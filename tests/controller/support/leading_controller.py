@@ -93,7 +93,7 @@ class LeadingController:
         return len(self.history)
 
     def context(self) -> Context:
-        """What a decision gets now."""
+        """The input of a decision now."""
         return Context(
             cluster_id=CLUSTER_ID,
             settings=self.settings,

@@ -21,7 +21,7 @@ RECORD = ROOT / ".github/audit.json"
 
 
 def fault(record: dict[str, Any], lock: bytes) -> str:
-    """What is wrong with a record of the last audit; "" if it is of this lock."""
+    """The fault of a record of the last audit; "" if it is of this lock."""
     if record["sha256"] == hashlib.sha256(lock).hexdigest():
         return ""
     return (
@@ -32,7 +32,7 @@ def fault(record: dict[str, Any], lock: bytes) -> str:
 
 
 def record_of(said: dict[str, Any], tool: str, lock: bytes, today: str) -> dict[str, Any]:
-    """What is kept of an audit. A package that the source does not know was not looked up."""
+    """The record of an audit. A package that the source does not know was not looked up."""
     packages = said["dependencies"]
     return {
         "date": today,

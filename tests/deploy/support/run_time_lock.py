@@ -59,7 +59,7 @@ def part(names: set[str]) -> str:
 
 
 def locks() -> dict[Path, str]:
-    """What each file has to hold: that of the controllers' image, that of the tools' image, that of `make drill`."""
+    """The content of each file: of the controllers' image, of the tools' image, of `make drill`."""
     return {
         CONTROLLER: part(needed()),
         TOOLS: part(needed("drill")),

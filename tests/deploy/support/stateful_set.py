@@ -1,4 +1,4 @@
-"""What Kubernetes does with a patched StatefulSet, as far as the pages use it: which pod gets which file, and when.
+"""A model of Kubernetes with a patched StatefulSet, as far as the pages use it: which pod gets which file, and when.
 
 A model: there is no cluster here. Source: Kubernetes, ``pkg/controller/statefulset`` (``newVersionedStatefulSetPod``,
 ``updateStatefulSet``, ``completeRollingUpdate``), and the API server's rules for ``updateStrategy``.

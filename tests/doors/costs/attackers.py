@@ -26,7 +26,7 @@ CONNECT_SECONDS = 30.0
 
 @value
 class Spec:
-    """What the attackers of a process do.
+    """The work of the attackers in a process.
 
     :param bare: whether they connect and do nothing of TLS or a login.
     :param caller: see `Caller`; without a move of `MOVES` only its certificates count.
@@ -59,7 +59,7 @@ class Spec:
 
 
 def counts_of(path: Path) -> Counter[str]:
-    """What the process of this file has done so far."""
+    """The counts of this file's process so far."""
     try:
         return Counter(json.loads(path.with_suffix(".counts").read_text(encoding="utf-8")))
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def counts_of(path: Path) -> Counter[str]:
 
 
 def forget(path: Path) -> None:
-    """What an earlier process of this file has done."""
+    """The counts of an earlier process of this file."""
     path.with_suffix(".counts").unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""What attackers send: whole frames with their sizes, by name."""
+"""Attack frames with their sizes, by name."""
 
 from __future__ import annotations
 

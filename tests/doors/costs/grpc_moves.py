@@ -1,4 +1,4 @@
-"""What attackers do over gRPC, by the move's name: a call again and again, or streams that nobody reads."""
+"""Attacks over gRPC, by name: a repeated call, or streams that nobody reads."""
 
 from __future__ import annotations
 

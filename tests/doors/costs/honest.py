@@ -33,7 +33,7 @@ from tests.doors.support.caller import Caller, Login, ask, exchange
 BROKERS, HEARTBEAT_SECONDS = 20, 0.5
 FETCH_SECONDS, OPERATOR_SECONDS, SCRAPE_SECONDS = 0.1, 0.5, 0.5
 RATES = "40 heartbeats, 10 Fetches, 2 commands of an operator and 2 scrapes a second"
-"""What these figures come to."""
+"""The sums of these figures."""
 HEARTBEAT, FETCH, OPERATOR, SCRAPE = "heartbeat", "fetch", "operator", "scrape"
 REGISTRATION_KEY, HEARTBEAT_KEY, CREATE_TOPICS_KEY, DESCRIBE_CONFIGS_KEY = 62, 63, 19, 32
 FETCH_VERSION = 17

@@ -1,4 +1,4 @@
-"""What attackers do with a frame, again and again, for as long as their process runs."""
+"""Attacks with a frame, repeated for as long as their process runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REFUSED_SECONDS = 0.02
 SMALL_BUFFER = 4096
 PIPELINED = 50
 ENDS = (0, 7, 8)
-"""What Linux says in the first byte of TCP_INFO of a connection that is over: unknown, CLOSE, CLOSE_WAIT."""
+"""The first byte of TCP_INFO on Linux for an ended connection: unknown, CLOSE, CLOSE_WAIT."""
 
 
 @value

@@ -1,4 +1,4 @@
-"""What is attacked: a controller with every door, or three of them; ours, or stock Kafka's with the same properties."""
+"""The target of attacks: a controller with every door, or three; ours, or stock Kafka's with the same properties."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ class Place:
         assert {each.error_code for each in answer.results} == {ErrorCode.none}, answer
 
     def account(self) -> str:
-        """What they said last, for a failure's message."""
+        """Their last lines, for a failure's message."""
         said = [each.process.output_text() for each in self.controllers if each.process is not None]
         return "\n".join(text[-ACCOUNT_CHARACTERS:] for text in said)
 

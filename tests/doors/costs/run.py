@@ -62,7 +62,7 @@ class Latency:
 
 @value
 class Costs:
-    """What an attack cost. Memory in MiB; the longest turn of the loop in milliseconds, None for stock.
+    """The cost of an attack. Memory in MiB; the longest turn of the loop in milliseconds, None for stock.
 
     :ivar sent: frames, or connections, of the attackers.
     :ivar scrapes: answered, of how many; None where there is no such door.

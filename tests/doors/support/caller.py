@@ -33,7 +33,7 @@ DENIALS = frozenset(code for code in ErrorCode if code.name.endswith("authorizat
 
 
 class Outcome(Enum):
-    """What became of a call."""
+    """The result of a call."""
 
     SHUT = "shut"
     """No answer: the connection was refused or closed."""
@@ -70,7 +70,7 @@ class Caller:
         return Outcome.DENIED if _is_denial(answer) else Outcome.ANSWERED
 
     def answer(self, port: int, key: int, version: int, fields: dict[str, Any]) -> Any | None:
-        """What `call` hears; None when there is no answer."""
+        """The answer to `call`; None without one."""
         try:
             with self.connect(port) as connection:
                 return ask(connection, key, version, fields)

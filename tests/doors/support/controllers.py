@@ -101,7 +101,7 @@ class Controllers:
         write_private(files.certificate, certificate)
 
     def files(self, controller: ControllerProcess) -> PemFiles:
-        """What it proves itself with over gRPC."""
+        """Its certificate for gRPC."""
         keys = ("certificate", "key", "ca")
         return PemFiles(*(Path(controller.properties[f"migrator.grpc.tls.{key}.file"]) for key in keys))
 
@@ -123,7 +123,7 @@ class Controllers:
             await asyncio.sleep(POLL_SECONDS)
 
     def account(self) -> str:
-        """What they said last, for a failure's message."""
+        """Their last lines, for a failure's message."""
         return "\n".join(node.process.tail() for node in self.nodes if node.process is not None)
 
 

@@ -42,7 +42,7 @@ SPEAKERS = {"candidate_id", "leader_id", "replica_id", "node_id"}
 
 
 class Outcome(Enum):
-    """What becomes of a call, as the tables below write it."""
+    """The result of a call, as the tables below write it."""
 
     SHUT = "-"
     """No connection."""
@@ -227,7 +227,7 @@ READ = frozenset({Outcome.ANSWERED, Outcome.FALSE})
 
 
 async def unexpected(channel: grpc.aio.Channel, who: str, speaker: int, row: str) -> list[str]:
-    """What ended otherwise than the row says: each call with a request of its type, and with noise."""
+    """Calls whose result differs from their row: each with a request of its type, and with noise."""
     found = []
     for call, wanted in outcomes(row).items():
         code, why = await ended(channel, call, request_of(call, speaker).SerializeToString())

@@ -105,7 +105,7 @@ async def test_nobody_else_may_ask(tmp_path: Path) -> None:
 
 
 async def heard() -> None:
-    """Until somebody listens to a connection."""
+    """Wait until a process listens."""
     while not any("Services._answer" in repr(task) for task in asyncio.all_tasks()):
         await asyncio.sleep(0)
 

@@ -145,7 +145,7 @@ class FaultCluster(LightCluster):
             await asyncio.sleep(POLL_SECONDS)
 
     async def account(self) -> str:
-        """What the controllers say, for a failure's message."""
+        """The controllers' words, for a failure's message."""
         statuses = await self.statuses()
         tails = [
             f"--- {controller.node_id}, exit code {controller.process.exit_code()}\n{controller.process.tail()}"

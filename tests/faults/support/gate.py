@@ -67,7 +67,7 @@ class Gate:
         self.reached = asyncio.Event()
         """Set when the request that `stop_at` waits for is there; neither it nor anything later has passed."""
         self.requests: list[Request] = []
-        """What has come, in order."""
+        """The bytes that have come, in order."""
 
     @property
     def hosts(self) -> str:

@@ -26,7 +26,7 @@ class Readers:
 
     def __init__(self, addresses: Sequence[tuple[str, int]], topics: Sequence[str]) -> None:
         self.seen: Counter[tuple[bool, ...]] = Counter()
-        """What was there of it, in the order asked for, and how often."""
+        """The values found, in the order asked for, and how often."""
         self._clients = [KafkaClient(host, port, "reader") for host, port in addresses]
         resources = [
             *({"resource_type": TOPIC, "resource_name": name, "configuration_keys": None} for name in topics),

@@ -1,4 +1,4 @@
-"""What each broker of a cluster answers when it is asked directly, and where two of them disagree."""
+"""The answers of each broker that is asked directly, and the differences between two of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Answers:
     offsets: Mapping[Partition, ErrorCode]
 
     def about(self, *parts: str) -> dict[str, object]:
-        """What is told of things with all of these words in their names."""
+        """The answers about things with all of these words in their names."""
         return {key: told for key, told in self.told.items() if all(part in key for part in parts)}
 
 

@@ -146,13 +146,13 @@ class ChangingVoters:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def order(self, *words: str) -> str:
-        """`migrator quorum` on the machine of whoever leads; what it says."""
+        """The output of `migrator quorum` on the leader's machine."""
         leader = self.controllers[(await self.until(lambda _: True)).leader_id]
         command = [MIGRATOR, "quorum", *words, "-c", str(leader.property_file)]
         return await asyncio.to_thread(run_to_end, "quorum", command, timeout_seconds=COMMAND_SECONDS)
 
     async def image(self) -> MetadataImage:
-        """All that is committed, from whoever leads."""
+        """All committed records, from the leader."""
         endpoints = {node: ListenerEndpoint("CONTROLLER", "127.0.0.1", port) for node, port in self.ports.items()}
         transport = KafkaRaftTransport(ASKING, endpoints.get)
         running = [node for node, controller in self.controllers.items() if controller.runs]

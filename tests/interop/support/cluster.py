@@ -73,7 +73,7 @@ class KafkaCluster(cluster.KafkaCluster):
         return "" if leader is None else leader.migration.internal_state
 
     def public_states(self) -> set[str]:
-        """What our controllers report."""
+        """The reports of our controllers."""
         return {status.migration.public_state for status in self.statuses().values()}
 
     def running_brokers(self) -> dict[int, bool]:
@@ -87,7 +87,7 @@ class KafkaCluster(cluster.KafkaCluster):
         return asyncio.run(statuses_of(self.controllers))
 
     def leader(self) -> Status | None:
-        """What the leader says, when there is one."""
+        """The leader's status; None without a leader."""
         return leader_among(self.statuses().values())
 
     def leading(self) -> ControllerProcess:

@@ -48,7 +48,7 @@ TOPIC = "orders"
 
 @value
 class Turn:
-    """What a broker has noted: it began or ceased to serve. ``at_ns``: by the clock that all processes of a machine
+    """A note of a broker: it began or ceased to serve. ``at_ns``: by the clock that all processes of a machine
     share, and that never jumps."""
 
     at_ns: int

@@ -1,4 +1,4 @@
-"""What no client of Kafka's sends: messages of a login out of order, of somebody else, forged, or too long."""
+"""Login messages that no client of Kafka sends: out of order, of another user, forged, or too long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.wire.support.tokens import EC_KEY
 METADATA = 3
 HUGE = 524_288
 Attack = Callable[[Door], Iterator[Said]]
-"""What is said to a door, and what it answers, one after the other."""
+"""Messages to a door with its answers, in order."""
 
 
 def on(listener: str, attack: Callable[[Line, Door], Iterator[Said]]) -> Attack:

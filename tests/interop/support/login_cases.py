@@ -168,7 +168,7 @@ def _public_pem() -> bytes:
 
 
 def claims(**changes: Any) -> dict[str, Any]:
-    """What a sound token says; None takes a claim away."""
+    """The claims of a sound token; None removes a claim."""
     sound = {"sub": "sam", "aud": AUDIENCE, "iss": ISSUER, "exp": time.time() + LIFE_SECONDS} | changes
     return {name: claim for name, claim in sound.items() if claim is not None}
 

@@ -68,12 +68,12 @@ VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCa
 
 
 def operations_of(principal: str) -> frozenset[str]:
-    """What `principal` hears that it may do."""
+    """The rights that `principal` is told."""
     return frozenset(name for code in (ALTER, *GRANTS[principal]) for name in _NAMES[code])
 
 
 class Town:
-    """What both controllers share: certificates, passwords, and the identity provider's keys."""
+    """Shared by both controllers: certificates, passwords, and the identity provider's keys."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True)
@@ -226,7 +226,7 @@ class Door:
         return Line(self.ports[listener], self.town.authority.pem)
 
     def ask(self, key: int, version: int, **fields: Any) -> Said:
-        """What the operator is answered, by PLAIN."""
+        """The answer to the operator, who logs in by PLAIN."""
         with self.line() as line:
             said = line.plain(OPERATOR, self.town.passwords[OPERATOR])
             return said if said.error != "none" else line.ask(key, version, **fields)

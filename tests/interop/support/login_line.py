@@ -31,7 +31,7 @@ CLOSED = "closed"
 
 @value
 class Said:
-    """What the other side answered. ``token`` is what it says in a login."""
+    """The answer of the other side. ``token`` is its message in a login."""
 
     error: str
     message: str = ""

@@ -32,7 +32,7 @@ ALTER_PARTITION_REASSIGNMENTS = (45, 0)
 TOPIC = "__cluster_metadata"
 REQUEST_SECONDS = 30.0
 KEPT = ("log.dirs", "authorizer.class.name", "super.users", "delegation.token.secret.key")
-"""What the manual calls "Other configs"."""
+"""The "Other configs" of the manual."""
 
 
 class ManualCluster(KafkaCluster):

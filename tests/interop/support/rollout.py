@@ -88,7 +88,7 @@ class RolloutDesk:
 
     @property
     def journal(self) -> list[Entry]:
-        """What is in it now; a line may be on its way."""
+        """Its lines now; another line may be on its way."""
         return read_journal(self.state)
 
     def broker_starts(self, broker: int) -> int:

@@ -1,4 +1,4 @@
-"""What tests on one long-lived cluster of real brokers share: named stages, and what only brokers can be asked."""
+"""Shared by tests on one long-lived cluster of real brokers: named stages, and questions that only brokers answer."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def placed(admin: Admin, topic: str, replicas: Sequence[int], leader: int) -> bo
 
 
 def create_move_elect_delete(cluster: KafkaCluster, admin: Admin, zookeeper: KazooClient, name: str) -> None:
-    """What a controller is there for, whoever that is: a topic is made, moved, grown, led by another one, deleted."""
+    """The work of any controller: a topic is made, moved, grown, led by another broker, deleted."""
     admin.create(name, 1, 1)
     leaders: list[int] = []
 

@@ -29,7 +29,7 @@ _ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 @value
 class Answer:
-    """What a client heard: what it may do in the cluster, by which one knows whom it was taken for, or an error."""
+    """An answer to a client: its rights in the cluster, which show its principal, or an error."""
 
     operations: frozenset[str] = frozenset()
     error: str = ""
@@ -96,7 +96,7 @@ class StockClients:
             admin.close(jvm.java.time.Duration.ZERO)
 
     def answer(self, properties: Mapping[str, str]) -> Answer:
-        """What a new client hears that asks once."""
+        """The answer to a new client that asks once."""
         try:
             with self.admin(properties) as admin:
                 return admin.ask()
@@ -112,7 +112,7 @@ class StockAdmin:
         self._admin = admin
 
     def ask(self) -> Answer:
-        """What the cluster is, and what one may do there."""
+        """The cluster, and the caller's rights in it."""
         options = self._jvm.org.apache.kafka.clients.admin.DescribeClusterOptions()
         try:
             found = self._admin.describeCluster(options.includeAuthorizedOperations(True)).authorizedOperations().get()

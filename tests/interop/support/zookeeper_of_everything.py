@@ -75,7 +75,7 @@ ODD_FORMS: dict[str, object] = {
     paths.token("of-version-2"): _TOKEN | {"version": 2, "tokenId": "of-version-2", "renewers": ["User%3Ac%40%40l"]},
     paths.token("no-data"): None,
 }
-"""What Kafka's own readers take, and its newest writers do not write: JSON or no data, by path."""
+"""Content that Kafka's readers take and its newest writers do not write: JSON or no data, by path."""
 
 
 def fill_everything(client: KazooClient, now_ms: int) -> None:

@@ -141,7 +141,7 @@ class Cluster:
 
 
 class History:
-    """What happens to a cluster, from a seed: dense, so that deletions meet restarts and namesakes."""
+    """Events of a cluster, from a seed: dense, so that deletions meet restarts and namesakes."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

@@ -342,7 +342,7 @@ def test_a_broker_that_does_not_obey_is_named_noted_and_forgotten_when_it_is_gon
     calm, stray = run.why, Gap("broker 7", "it is not registered", "Restart it.")
 
     def audited(*strays: Gap, failure: str = "") -> list[str]:
-        """What goes to the journal."""
+        """The entries for the journal."""
         run(ev.AuditResult(run.wait_for(ef.AuditZooKeeper).ticket, (), failure, strays))
         return [
             effect.sentence for effect in run.effects if isinstance(effect, ef.ReportSituation) and effect.for_journal

@@ -100,14 +100,14 @@ ANSWERS: Mapping[type, tuple[Answer, ...]] = {
         lambda ticket: ev.AuditResult(ticket, (), "connection lost"),
     ),
 }
-"""What each piece of work may come to. A world gives one of these, at once, for as long as it lasts."""
+"""The possible results of each piece of work. A world gives one of these, at once, for as long as it lasts."""
 
 WRITES: tuple[Callable[[], ev.Event] | None, ...] = (
     None,
     lambda: ev.WriteBehindFailed(EPOCH, fenced=True, reason="another controller took over"),
     lambda: ev.WriteBehindFailed(EPOCH, fenced=False, reason="somebody else wrote /migration"),
 )
-"""What becomes of the first write of each dual-writing."""
+"""The result of the first write of each dual-writing."""
 
 WORLDS = st.fixed_dictionaries({kind: st.sampled_from(answers) for kind, answers in ANSWERS.items()})
 

@@ -1,4 +1,4 @@
-"""What the controllers of the model share, a log and a ZooKeeper, and the invariants that each write is held to."""
+"""The log and the ZooKeeper that the controllers of the model share, and the invariants of each write."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ModelCluster:
     newest_claim: int = 0
     highest_mark: int = -1
     tampered: frozenset[str] = frozenset()
-    """What somebody else wrote after the copy; only a comparison of everything can find it."""
+    """Foreign writes after the copy; only a full comparison finds them."""
     strict: bool = True
     """The next write is that of a reconcile: the mark moves when ZooKeeper was made equal, whoever wrote to it."""
     lags: bool = False
@@ -172,7 +172,7 @@ class ModelCluster:
         return messages.Repaired(effect.number, entities, tuple(writes), behind)
 
     def _demand_raised(self, missing: int) -> None:
-        """What the log held when it was reopened, and holds still."""
+        """The content of the log at the reopening that is still there."""
         low = {"a", "n"} & lagging(self.zookeeper, self.image()).keys() if self.lags else set()
         demand(not missing and not low, f"versions are too low for a ZooKeeper controller: {sorted(low)}")
 
@@ -181,14 +181,14 @@ class ModelCluster:
         demand(not removed, f"{removed} removed before all of ZooKeeper was compared")
 
     def _demand_compared(self) -> None:
-        """Nothing that somebody else wrote is left."""
+        """No foreign write is left."""
         said = committed(self.log[: self._mark().kraft_metadata_offset], self.initial).as_content
         wrong = self.differing(said) & self.tampered
         demand(not wrong, f"full RPCs before the comparison: {sorted(wrong)}")
         self.tampered = frozenset()
 
     def _demand_may_leave(self, core: WriteBehind, now: int) -> None:
-        """What opens the gates of the rollback and of the finish holds only if ZooKeeper holds everything."""
+        """The gates of rollback and finish open only if ZooKeeper holds everything."""
         if not core.compared or core.lag(now).records:
             return
         wrong = self.differing(committed(self.log[: core.reached.offset], self.initial).as_content)
@@ -206,7 +206,7 @@ class ModelCluster:
         demand(not wrong, f"brokers admitted, but ZooKeeper does not hold {sorted(wrong)}")
 
     def differing(self, said: Content) -> frozenset[str]:
-        """What ZooKeeper holds otherwise."""
+        """The differences in ZooKeeper."""
         held = stored(self.zookeeper)
         return frozenset(name for name in held.keys() | said.keys() if held.get(name) != said.get(name))
 

@@ -51,7 +51,7 @@ def content_of(image: MetadataImage) -> dict[str, str]:
 
 
 def delta(before: MetadataImage, after: MetadataImage, records: int = 1) -> ImageDelta:
-    """What leads from one to the other; without a difference it stands for NoOps."""
+    """The change from one image to the other; without a difference it stands for NoOps."""
     names = {key for key in {*before.configs, *after.configs} if before.configs.get(key) != after.configs.get(key)}
     return ImageDelta(before, after, Changes(configs=frozenset(names), records=records))
 
@@ -85,7 +85,7 @@ def _write(name: str, old: str | None, new: str | None) -> EntityWrite:
 
 
 def recent_changes() -> RecentChanges:
-    """What a controller remembers of the log."""
+    """A controller's memory of the log."""
     return RecentChanges(
         lambda found: frozenset(key.name for key in found.changes.configs), lambda changes: len(changes.configs)
     )

@@ -25,7 +25,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """What the log says, closed transactions only."""
+    """The image of the log, closed transactions only."""
 
     record: ZkMigrationState
     content: tuple[tuple[str, str], ...]

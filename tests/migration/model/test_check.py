@@ -34,7 +34,7 @@ MigratorOrModelError = (BrokenInvariantError, InvariantViolation)
 
 @dataclass
 class Explored:
-    """What a search has seen."""
+    """The states that a search has seen."""
 
     worlds: int = 0
     steps: int = 0

@@ -59,7 +59,7 @@ class World(ModelCluster):
     """The czxid of the znode of broker 0."""
     broken_znode: bool = False
     remembers_from: int = 0
-    """What was committed behind this offset, a new leader has followed; it has loaded what was before."""
+    """A new leader has followed the records behind this offset, and loaded those before it."""
     late: tuple[Op, ...] | None = None
     late_epoch: int = -1
     now: int = 0
@@ -458,7 +458,7 @@ class World(ModelCluster):
             self._demand_may_leave(node.coordinator.write_behind, self.now)
 
     def _queue(self, node: Node, effects: list[AnyEffect]) -> None:
-        """What only tells people is no step of its own."""
+        """A message to people is no step."""
         for effect in effects:
             match effect:
                 case ef.ScheduleTimer(ticket):
@@ -489,7 +489,7 @@ class World(ModelCluster):
     # At the end
 
     def check_end(self) -> None:
-        """What must hold once everything is quiet."""
+        """Check the rules for a quiet cluster."""
         leader = self.nodes[self.leader]
         if leader.state is State.DUAL_WRITING:
             demand(stored(self.zookeeper) == content_of(self.image()), "a change was lost")

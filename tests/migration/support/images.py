@@ -127,7 +127,7 @@ def grown_from(before: MetadataImage, after: MetadataImage) -> MetadataImage:
 
 
 def comparable(image: MetadataImage) -> dict[str, Any]:
-    """What of an image ZooKeeper keeps, ids of ACLs left out."""
+    """The part of an image that ZooKeeper keeps, without ids of ACLs."""
     return {
         "topics": {
             topic.name: (
@@ -187,7 +187,7 @@ def image_from(zookeeper: ModelZooKeeper) -> MetadataImage:
 
 
 def content(zookeeper: ModelZooKeeper) -> Mapping[str, object]:
-    """What a ZooKeeper says: without notices, empty configs and parents that hold nothing, passwords in the clear."""
+    """The content of a ZooKeeper: without notices, empty configs and empty parents, passwords in the clear."""
     found: dict[str, object] = {}
     for path, data in zookeeper.dump().items():
         if path.startswith(NOTICES) or data is None:

@@ -208,7 +208,7 @@ class _Broker:
 
 
 def obeyed(zookeeper: ModelZooKeeper, random: Random) -> dict[str, Any]:
-    """What a broker takes from a ZooKeeper at its start, in the order in which ZooKeeper happens to list the znodes."""
+    """The configuration that a broker takes from a ZooKeeper at its start, in ZooKeeper's order of the znodes."""
     broker = _Broker(zookeeper, random)
     broker.start()
     return {

@@ -84,7 +84,7 @@ def our_image(zookeeper: ModelZooKeeper) -> MetadataImage:
 
 
 def stock_image() -> MetadataImage:
-    """What stock's snapshot after the migration says, but for registrations."""
+    """The records of stock's snapshot after the migration, without registrations."""
     batches = [batch for batch in iter_snapshot(GOLDEN / "migrated.checkpoint") if not batch.header.is_control]
     records = itertools.chain.from_iterable(batch.records() for batch in batches)
     return read_image(record for record, _ in records if not isinstance(record, RegisterBrokerRecord))

@@ -47,7 +47,7 @@ def with_znodes(znodes: dict[str, Any]) -> ModelZooKeeper:
 
 
 def copied(zookeeper: ModelZooKeeper) -> MetadataImage:
-    """What a copy makes of it, which nothing has to be written for."""
+    """The image of a copy, which needs no write."""
     image = image_from(zookeeper)
     assert list(reconcile(zookeeper, target(image))) == []
     return image

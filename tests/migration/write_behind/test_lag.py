@@ -1,4 +1,4 @@
-"""What counts as lag: from the copy's End on, from the mark on, from the leader's own epoch on; and its age."""
+"""The lag: from the copy's End on, from the mark on, from the leader's own epoch on; and its age."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Published:
 
 
 class Node:
-    """What a node puts together of it."""
+    """The bounds that a node combines from it."""
 
     def __init__(self) -> None:
         settings = typed_settings(FILE, "f")

@@ -1,4 +1,4 @@
-"""What the log says of a ZooKeeper that is out of reach."""
+"""Log lines about a ZooKeeper that is out of reach."""
 
 from __future__ import annotations
 

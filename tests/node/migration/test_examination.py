@@ -1,4 +1,4 @@
-"""What is read before a migration, from a real ZooKeeper."""
+"""The reading before a migration, from a real ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `migrator gates finish` looks at."""
+"""The gates of `migrator gates finish`."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ ACTIVATION = "kafka-metadata-3.9.1.jar", "org/apache/kafka/controller/Activation
 
 
 def said(caplog: pytest.LogCaptureFixture, path: tuple[State, ...], record: ZkMigrationState) -> list[str]:
-    """What is logged on the way."""
+    """The lines that are logged on the way."""
     kafka = KafkaLog(3000)
     with caplog.at_level(logging.INFO):
         for before, after in itertools.pairwise(path):

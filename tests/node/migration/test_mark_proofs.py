@@ -1,4 +1,4 @@
-"""What a log on disk proves of /migration: never that another quorum's mark is ours."""
+"""The proof of /migration by a log on disk. It never takes another quorum's mark for ours."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class YoungQuorum:
         return self
 
     def mark(self, offset: int, *, leader: int = US, crc: bool = True) -> MigrationState:
-        """What a leader of this quorum writes into /migration in the epoch of that offset."""
+        """The content of /migration as a leader of this quorum writes it in the epoch of that offset."""
         epoch = self.log.epoch_at(offset)
         assert epoch is not None
         return MigrationState(leader, epoch, offset, epoch, self.proofs.crc_at(offset) if crc else None)

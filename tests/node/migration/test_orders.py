@@ -1,4 +1,4 @@
-"""What an operator may order of a node, and what it refuses."""
+"""Orders of an operator that a node takes, and orders that it refuses."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ async def test_only_the_event_loop_asks_for_the_lag(tmp_path: Path) -> None:
 
 
 async def test_changes_that_wait_for_zookeeper_count_and_beyond_their_room_are_refused(tmp_path: Path) -> None:
-    """What was decoded of the requests of callers with rights had no bound while ZooKeeper lagged."""
+    """Decoded requests of callers with rights had no bound while ZooKeeper lagged."""
     gate = WriteGate(Cluster(tmp_path, 1).settings(1))
     gate.measures(lambda: Lag(10**9, 10**9, 0), lambda: True)
     book = Book()

@@ -35,7 +35,7 @@ FOLLOWS: Any = SimpleNamespace(
     claim_status=lambda: None,
     voters_ready=dict,
 )
-"""What the migration of a node that does not lead tells."""
+"""The answers of a follower's migration."""
 
 
 class Wires:
@@ -45,7 +45,7 @@ class Wires:
         self.nodes: dict[int, NodeCore] = {}
         self.cut: set[int] = set()
         self.on_the_way: Callable[[RaftResponse], RaftResponse] = lambda response: response
-        """What becomes of a response before it arrives."""
+        """Changes a response before it arrives."""
 
     def to(self, node_id: int) -> LocalTransport:
         return LocalTransport(self, node_id)
@@ -111,7 +111,7 @@ class Cluster:
             format_directories(plan, random=Random(node_id), now_ms=0)
 
     async def ask_voter(self, node_id: int, seconds: float) -> VoterAnswer | None:
-        """What a controller says of itself; None: nobody answers."""
+        """A controller's own status; None without an answer."""
         del node_id, seconds
         return None
 

@@ -102,7 +102,7 @@ class DynamicCluster(Cluster):
         await leader.metadata.stable(await leader.controller.append(leader.controller.epoch, records))
 
     async def order(self, order: TargetOrder, *replicas: int | ReplicaKey) -> TargetAnswer:
-        """What an operator asks the active controller for, and its successor if it leads no more."""
+        """Send an operator's request to the active controller, and to its successor if the leadership moves."""
         while True:
             try:
                 return await self._order(order, replicas)
@@ -126,7 +126,7 @@ class DynamicCluster(Cluster):
         return {voters.ids for voters in found if voters is not None}
 
     def noted(self) -> list[str]:
-        """What all journals say, in the order of time."""
+        """The entries of all journals, in the order of time."""
         events = [event for journal in self.journals.values() for event in journal.after(-1)]
         return [event.text for event in sorted(events, key=lambda event: event.time_ms)]
 

@@ -213,7 +213,7 @@ async def _start(cluster: Cluster, leader: NodeCore, third: NodeCore) -> AsyncIt
 
 
 async def _much_at_once(leader: NodeCore, third: NodeCore) -> AsyncIterator[str]:
-    """What one node hears of late, and what is undone."""
+    """Late commits, and a truncation, on one node."""
     committed, told = third.metadata.committed, [0]
 
     def noted(high_watermark: int) -> None:

@@ -104,7 +104,7 @@ def rounds(blocks: Sequence[Block]) -> Iterator[tuple[str, Sequence[Block]]]:
 
 
 def of_machine(text: str, machine: str) -> str:
-    """A file or a change of one, which stands on the page for the first machine."""
+    """A file on the page, or a change of a file, as it is for the first machine."""
     return "\n".join(
         _FIRST.sub(rf"\g<1>{machine[-1]}", line) if _OWN_LINE.match(line) else line for line in text.splitlines()
     )

@@ -111,7 +111,7 @@ class Scene:
         return str(path)
 
     def port_in_use(self) -> int:
-        """A port on which somebody else listens."""
+        """A port on which another process listens."""
         taken = socket.create_server(("127.0.0.1", 0))
         self._at_end(taken.close)
         return int(taken.getsockname()[1])

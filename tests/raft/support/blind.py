@@ -127,7 +127,7 @@ class BlindQuorum:
                 self.cluster.hand_over_message(envelope)
 
     def _calm(self) -> None:
-        """What was sent arrives in order, for a moment."""
+        """Deliver sent messages in order, for a moment."""
         for _ in range(12):
             self._deliver(turn=0)
 

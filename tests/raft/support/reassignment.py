@@ -152,7 +152,7 @@ def _broken(rule: str, view: PlannerView, voters: VoterSet | None = None) -> Bro
 
 
 def check_append(view: PlannerView, voters: VoterSet) -> None:
-    """What holds for each voter set that a plan appends."""
+    """Check each voter set that a plan appends."""
     before, now = _keys(view.voters), _keys(voters)
     if len(before ^ now) != 1:
         raise _broken("R1: voter sets differ by one key", view, voters)
@@ -177,7 +177,7 @@ def check_append(view: PlannerView, voters: VoterSet) -> None:
 
 
 def check_leaving(view: PlannerView) -> None:
-    """What holds when a leader removes itself."""
+    """Check a leader that removes itself."""
     if any(not _is_wanted(view, voter) for voter in _keys(view.voters) - {view.own}):
         raise _broken("the leader leaves last", view)
     if {each.node_id for each in view.target or ()} - view.voters.ids:
@@ -188,7 +188,7 @@ def check_leaving(view: PlannerView) -> None:
 
 
 def check_successor(view: PlannerView, successor: int) -> None:
-    """What holds when a leader hands over."""
+    """Check a leader that hands over."""
     found = next((each for each in view.replicas if each.key == view.voters.key(successor)), None)
     if found is None or not (found.is_live and found.is_caught_up) or successor not in view.ours:
         raise _broken("only a caught-up voter of ours is handed the lead", view)
@@ -197,7 +197,7 @@ def check_successor(view: PlannerView, successor: int) -> None:
 
 
 def check_reached(view: PlannerView) -> None:
-    """What holds when a target is cleared."""
+    """Check a target that is cleared."""
     voters = _keys(view.voters)
     if view.hold is not None:
         raise _broken("R2: no target is cleared while a change is uncommitted", view)
@@ -232,7 +232,7 @@ def _fits(wanted_key: ReplicaKey, replica: ReplicaKey) -> bool:
 
 @value
 class Node:
-    """What is true of one node: ``lag`` None is a node that does not fetch."""
+    """The state of one node; ``lag`` is None if the node does not fetch."""
 
     is_voter: bool
     is_wanted: bool

@@ -40,7 +40,7 @@ def properties_of(files: TlsFiles) -> dict[str, str]:
 
 
 def command_config() -> Path:
-    """What the operator names with --command-config."""
+    """The file for --command-config."""
     file = Path(_HOME.name) / "operator.properties"
     keys = properties_of(files_of("operator")) | {
         "migrator.grpc.voter.principals": ";".join(f"{number}@{principal}" for principal, number in VOTERS.items())

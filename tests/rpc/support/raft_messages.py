@@ -79,7 +79,7 @@ LOSSY_FIELDS: dict[tuple[type, int], dict[str, Any]] = {
     (FetchSnapshotRequest, 0): _NO_DIRECTORY,
     **{(FetchRequest, version): _NO_DIRECTORY for version in range(12, 17)},
 }
-"""What a version of the Kafka protocol cannot carry, with what is read instead."""
+"""Fields that a version of the Kafka protocol cannot carry, with the values that are read instead."""
 
 
 def without(message: Any, lost: dict[str, Any]) -> Any:

@@ -66,7 +66,7 @@ STEPS: tuple[tuple[m.MetadataRecord, ...], ...] = (
     (m.PartitionChangeRecord(1, ORDERS, leader=3),),
     (m.ConfigRecord(TOPIC, "audit", "retention.ms", "3600000"),),
 )
-"""What one batch each says, a minute after the one before."""
+"""The records of one batch each, a minute after the one before."""
 
 
 def write_log(directory: Path, steps: Sequence[tuple[m.MetadataRecord, ...]] = STEPS) -> None:
@@ -249,7 +249,7 @@ def test_sql_has_times_in_utc_and_may_end_with_a_semicolon(spark: SparkSession, 
 
 
 def test_json_has_every_column_and_every_type(capsys: pytest.CaptureFixture[str]) -> None:
-    """What an operator's own SQL gives: the product of a decimal number, a structure, two columns with one name."""
+    """Results of an operator's own SQL: the product of a decimal number, a structure, two columns with one name."""
     at = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     cells = (Decimal("0.5"), Row(at=at, parts=[b"a"]), {at: dt.date(2026, 1, 1)}, None)
     say_json([_shown(cell) for cell in cells])

@@ -1,4 +1,4 @@
-"""What a reader in a worker of Spark meets is what the operator is told; a defect of ours stays one."""
+"""The operator is told the error of a reader in a worker of Spark; a defect of ours stays one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REFUSED = OperatorError("no such znode", where="zk:2181", remedy="Look there")
 
 
 def raised_by(spark: SparkSession, error: Exception, cause: Exception | None = None) -> PySparkException:
-    """What a worker's error becomes on its way through Spark."""
+    """A worker's error after its way through Spark."""
 
     def fails(rows: Iterator[Any]) -> Iterator[Any]:
         with packing():

@@ -32,14 +32,14 @@ from tests.verify.zookeeper.support.writer import write_snapshot
 pytestmark = pytest.mark.lane("test-all")
 WORKERS = 2
 COMPILED = ("crc32c", "cryptography", "immutables", "orjson", "pyarrow")
-"""What a worker's Python must have, besides what is sent along."""
+"""Packages that a worker's Python needs, besides those that are sent along."""
 NEEDED_BY_THOSE = ("_cffi_backend", "cffi", "numpy")
-"""What the compiled packages need in their turn."""
+"""The requirements of the compiled packages."""
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a stock migration left: ZooKeeper's files, a metadata log, a property file with the secrets."""
+    """The remains of a stock migration: ZooKeeper's files, a metadata log, a property file with the secrets."""
     directory = tmp_path_factory.mktemp("sources")
     write_snapshot(directory / "zookeeper", STOCK_391.after)
     log = directory / "metadata" / DIRECTORY_NAME
@@ -139,7 +139,7 @@ def sources_of(files: Path) -> list[str]:
 
 
 def submitted(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """What `spark-submit` makes of the command."""
+    """The result of the command under `spark-submit`."""
     environment = os.environ | {
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "JAVA_HOME": str(find_java().resolve().parents[1]),
@@ -166,13 +166,13 @@ for _ in range(2):
 assert spark.range(3).count() == 3, "the session of the program was ended"
 print(json.dumps(verdict.to_json()))
 """
-"""What a notebook does: it has a session, compares twice, and goes on with the session."""
+"""A notebook: it has a session, compares twice, and goes on with the session."""
 
 
 def program_on(
     settings: Mapping[str, str], files: Path, environment: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """What `PROGRAM` prints, in a session of these settings."""
+    """The output of `PROGRAM` in a session with these settings."""
     return subprocess.run(
         [
             *(sys.executable, "-c", PROGRAM, json.dumps({"spark.sql.shuffle.partitions": "4", **settings})),

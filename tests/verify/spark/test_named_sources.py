@@ -37,14 +37,14 @@ KINDS = {"topic", "partition", "acl"}
 
 
 def state(directory: Path, until: int | None = None) -> list[Row]:
-    """What one process says."""
+    """The result of one process."""
     image = read_image(directory, until)
     topics = [row for topic in image.topics.by_id.values() for row in topic_rows(topic)]
     return sorted([*topics, *other_rows(image, bytes.fromhex(SALT))])
 
 
 def read(source: type[DataSource], **options: str) -> list[tuple[Any, ...]]:
-    """What the tasks of a source give, in this process."""
+    """The rows of a source's tasks, in this process."""
     reader = source({"salt": SALT, **options}).reader(StructType())
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     return [tuple(row.values()) for batch in batches if isinstance(batch, pa.RecordBatch) for row in batch.to_pylist()]

@@ -103,11 +103,11 @@ class Browser:
         return base64.b64decode(self.ask("Page.captureScreenshot", captureBeyondViewport=whole)["data"])
 
     def pdf(self) -> bytes:
-        """What a printer gets."""
+        """The page as a PDF."""
         return base64.b64decode(self.ask("Page.printToPDF", preferCSSPageSize=True)["data"])
 
     def accessible(self) -> list[Mapping[str, str]]:
-        """What a screen reader is told: role and name of each node."""
+        """Role and name of each node, as a screen reader gets them."""
         nodes = self.ask("Accessibility.getFullAXTree")["nodes"]
         return [
             {"role": node.get("role", {}).get("value", ""), "name": node.get("name", {}).get("value", "")}

@@ -1,4 +1,4 @@
-"""What is wrong with a page as a browser shows it. Thresholds: WCAG 2.1, level AA."""
+"""The faults of a page as a browser shows it. Thresholds: WCAG 2.1, level AA."""
 
 from __future__ import annotations
 

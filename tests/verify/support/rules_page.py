@@ -20,7 +20,7 @@ def table() -> str:
 
 
 def printed() -> str:
-    """What the page has there."""
+    """The page's text there."""
     return PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
 
 

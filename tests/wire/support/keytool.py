@@ -12,7 +12,7 @@ _JVM = tuple(f"-J{flag}" for flag in Jvm().flags)
 
 
 def keytool(*arguments: str, environment: Mapping[str, str] | None = None) -> str:
-    """What it says."""
+    """Its output."""
     command = ("keytool", *_JVM, *arguments)
     done = subprocess.run(
         command, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS, env=environment

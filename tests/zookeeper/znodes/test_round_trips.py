@@ -68,7 +68,7 @@ NOTICES = {
     "acl_change": Family(some.patterns, acls.encode_acl_change, notices.decode_acl_change, acls.acl_change_prefix),
     "token_change": Family(some.node_names, delegation_tokens.encode_token_change, notices.decode_token_change),
 }
-"""What the product writes and never reads."""
+"""Fields that the product writes and never reads."""
 each_family = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 
 

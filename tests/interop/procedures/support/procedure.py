@@ -1,4 +1,4 @@
-"""What a published procedure says: property files with gaps for this machine's addresses, and steps in order."""
+"""A published procedure: property files with gaps for this machine's addresses, and steps in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from migrator.values import value
 
 
 class Step(StrEnum):
-    """What an operator does, or waits for."""
+    """One act or wait of an operator."""
 
     CLUSTER_ID = "read /cluster/id with Kafka's ZooKeeper shell"
     FORMAT = "format the controllers"

@@ -42,7 +42,7 @@ OF_THE_TEST = (
     "group.initial.rebalance.delay.ms",
     "log.cleaner.dedupe.buffer.size",
 )
-"""What a broker's file says for two brokers on one machine, beside the procedure's own lines."""
+"""Lines of a broker's file for two brokers on one machine, beside the procedure's own lines."""
 ABOVE = 1000
 """By how much ``/controller_epoch`` is raised: above any epoch of the quorum."""
 LAG_MAX = 1000

@@ -1,4 +1,4 @@
-"""What a quorum in the place of Kafka's controllers must accept: each variation of a procedure, and its result here.
+"""Variations of a procedure that a quorum in the place of Kafka's controllers must accept, and their results here.
 
 `VARIATIONS` is read by tests, and by whoever makes a page of it. Fields of a `Variation`:
 
@@ -33,7 +33,7 @@ from tests.interop.procedures.support.vendors import (
 
 
 class Result(StrEnum):
-    """What comes of a variation."""
+    """The result of a variation."""
 
     WORKS = "works"
     SAYS_SO = "works and says so"
