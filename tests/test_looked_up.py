@@ -1,4 +1,4 @@
-"""What was looked up for placeholders is hidden, in whatever part of a text it stands; what is common is not."""
+"""A value that was looked up for a placeholder is hidden anywhere in a text; a common word is not."""
 
 from __future__ import annotations
 

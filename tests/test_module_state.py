@@ -106,7 +106,7 @@ def name_of_cache(cached: Any) -> str:
 
 
 def found_in(name: str, tree: ast.Module, namespace: Mapping[str, Any]) -> Iterator[str]:
-    """What a module has of its own that changes, and its classes, whose attributes all their objects share."""
+    """Module-level objects that change, and those of classes, whose attributes all their objects share."""
     for bound in (bound for statement in tree.body for bound in bound_by(statement)):
         if bound != "__all__":
             yield from changing(f"{name}.{bound}", namespace.get(bound))

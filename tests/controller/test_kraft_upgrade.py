@@ -1,4 +1,4 @@
-"""Who keeps the voters from moving into the log: everybody who could not read it."""
+"""Nodes that could not read the log keep the voters from moving into it."""
 
 from __future__ import annotations
 

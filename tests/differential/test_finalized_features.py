@@ -1,4 +1,4 @@
-"""What ApiVersions says is finalized, which ``kafka-features describe`` shows: stock controllers and ours, with voters
+"""Finalized features in ApiVersions, which ``kafka-features describe`` shows: stock controllers and ours, with voters
 in the configuration (kraft.version 0) and in the log (1)."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.patience import PATIENCE_SECONDS
 KRAFT_VERSION = "kraft.version"
 MOST_BYTES = 1 << 20
 FIRST_LEVEL = 1
-"""What a stock controller says until it has read the level from its log."""
+"""The answer of a stock controller until it has read the level from its log."""
 
 
 async def finalized(kafka: StockKafka, directory: Path, kraft_version: int, *, is_stock: bool) -> Mapping[str, int]:

@@ -39,7 +39,7 @@ FREE = {
 }
 """Calls that need no right on the cluster, and why."""
 BEFORE_LOGIN = (17, 18, 36)
-"""What a connection that has not logged in may say; 36 out of order is refused, and ends it."""
+"""APIs for a connection that has not logged in; 36 out of order is refused, and ends it."""
 
 
 @value

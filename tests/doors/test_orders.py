@@ -1,4 +1,4 @@
-"""Who gave an order, and from where, is in the journal of the controller that took it, by whatever road it came."""
+"""The journal of the controller that took an order has the person and the address, by each road."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.patience import PATIENCE_SECONDS
 HEARS_OF_SIGHUP = (
     "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
 )
-"""Whoever runs the tests may ignore it (nohup), and a drill keeps to that."""
+"""The shell of the tests may ignore it (nohup), and then a drill ignores it, too."""
 
 
 def test_a_drill_with_light_brokers_is_interrupted(tmp_path: Path) -> None:

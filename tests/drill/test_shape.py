@@ -1,4 +1,4 @@
-"""What a drill takes from an operator's inventory, and what it refuses."""
+"""Parts of an operator's inventory that a drill takes, and parts that it refuses."""
 
 from __future__ import annotations
 

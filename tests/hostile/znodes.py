@@ -88,7 +88,7 @@ MISSING: Final = {
 
 @cache
 def _golden() -> ModelZooKeeper:
-    """One that a stock cluster has written, complete."""
+    """A complete ZooKeeper that a stock cluster has written."""
     found = load(BEFORE)
     content = {**found.dump(), **{path: data for path, data in MISSING.items() if found.get(path) is None}}
     whole = ModelZooKeeper()

@@ -67,7 +67,7 @@ def modules() -> dict[str, list[Path]]:
 
 
 def modules_at(file: str) -> list[Path]:
-    """Those of that name, and in those folders if it names some."""
+    """The files of that name, in those folders if it names some."""
     return [path for path in modules().get(Path(file).name, []) if path.as_posix().endswith(f"/{file}")]
 
 

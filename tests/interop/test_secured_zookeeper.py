@@ -61,7 +61,7 @@ Acls = frozenset[tuple[str, str, int]]
 BROKERS_OWN = re.compile(r"/(brokers/ids/.*|brokers/seqid|isr_change_notification/.*|log_dir_event_notification/.*)")
 """Znodes that come and go with brokers alone."""
 FIRST, SECOND, THIRD, BACK = "alpha", "bravo", "charlie", "delta"
-"""What the names of entities hold: those made by stock Kafka, those made by us, and those made on the second way, and
+"""Texts in the names of entities: those made by stock Kafka, those made by us, and those made on the second way, and
 by stock Kafka between the two."""
 
 
@@ -268,7 +268,7 @@ class Journey:
         until("the broker is unfenced", lambda: self.cluster.running_brokers() == {1: True})
 
     def expected(self, path: str) -> Acls:
-        """What `default_acl`, which is what we create with, says of a path."""
+        """The access list of a path by `default_acl`, with which we create znodes."""
         listed = default_acl(path, set_acl=True)
         return frozenset(
             (*(self.owner if each.id.scheme == "auth" else (each.id.scheme, each.id.id)), each.perms) for each in listed

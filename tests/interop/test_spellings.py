@@ -134,7 +134,7 @@ class Broker:
             return False
 
     def _obeyed(self) -> tuple[Any, ...]:
-        """Who has a right, how many background threads it has, who leads the topic."""
+        """Who has a right, how many background threads the broker has, who leads the topic."""
         client = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.plain}"})
         fields: list[Any] = [
             *(ResourceType.ANY, None, ResourcePatternType.ANY, None, None),

@@ -1,4 +1,4 @@
-"""Who votes, as the files of a directory say it."""
+"""The voters in the files of a directory."""
 
 from __future__ import annotations
 

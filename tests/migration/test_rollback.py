@@ -219,7 +219,7 @@ def test_with_an_older_log_zookeeper_is_given_back_as_it_is_if_the_loss_is_accep
 def test_partition_states_are_raised_by_nobody_once_there_is_another_controller(
     session: ZooKeeperSession, zookeeper_client: KazooClient
 ) -> None:
-    """One that was elected after the look: its states are not to be written over."""
+    """A leader that was elected after the look: the rollback does not overwrite its states."""
     lagging(zookeeper_client)
     before = every_znode(zookeeper_client)
     looked_at = zookeeper_client.get(paths.CONTROLLER_EPOCH)[1].version

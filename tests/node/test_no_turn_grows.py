@@ -20,7 +20,7 @@ SLACK = LARGE * 2 // 3
 
 
 def most_lines(topics: int) -> Most:
-    """What the program says of a cluster of so many topics, and as many configurations, entries, tokens, ..."""
+    """The program's answers about a cluster of so many topics, and as many configurations, entries, tokens, ..."""
     command = (sys.executable, "-m", "tests.node.support.lifetime", str(topics))
     said = subprocess.run(command, check=False, capture_output=True, text=True)
     assert said.returncode == 0, said.stderr

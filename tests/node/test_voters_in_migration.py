@@ -64,7 +64,7 @@ class MigratingCluster(DynamicCluster):
         await (await self.leader()).voter_changes.remove(ReplicaKey(node_id, self.directory_id(node_id)))
 
     async def kill_leader(self) -> int:
-        """Who it was."""
+        """Stop the leader; returns its id."""
         leader_id = (await self.leader()).quorum.leader_id
         assert leader_id is not None
         await self.stop(leader_id)

@@ -1,4 +1,4 @@
-"""What the log of the process leaves out, so that it tells the story of a migration."""
+"""Lines that the log of the process leaves out, so that it tells the story of a migration."""
 
 from __future__ import annotations
 

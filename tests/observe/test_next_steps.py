@@ -1,4 +1,4 @@
-"""What comes next: every state of the migration has an answer."""
+"""Every state of the migration has a next step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `migrator status` says, from answers that were given."""
+"""The text of `migrator status`, from given answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Go's tests print is read as it is meant."""
+"""The output of Go's tests is read correctly."""
 
 from __future__ import annotations
 

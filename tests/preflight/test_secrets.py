@@ -1,4 +1,4 @@
-"""What preflight prints of files with a secret in every key that may hold one, and in wrong places."""
+"""Preflight's output for files with a secret in every key that may hold one, and in wrong places."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PLANTED = {
 
 
 def test_neither_text_nor_json_shows_a_secret(cluster: ReadyCluster) -> None:
-    """Those of the brokers are others, so that they are compared and found to differ."""
+    """The brokers have other values, so that the comparison finds differences."""
     cluster.controllers[0] |= PLANTED
     for broker in cluster.brokers:
         broker |= {key: f"{text}-of-brokers" for key, text in PLANTED.items() if MARK in text}

@@ -1,4 +1,4 @@
-"""Who would stand for election waits, for a bounded time, until a majority of the voters has addresses (KIP-642)."""
+"""A candidate waits, for a bounded time, until a majority of the voters has addresses (KIP-642)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who could not lead does not stand for election: it follows and votes, so that somebody else is elected."""
+"""A controller that could not lead does not stand for election: it follows and votes, so that another is elected."""
 
 from __future__ import annotations
 

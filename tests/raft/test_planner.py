@@ -251,7 +251,7 @@ def test_a_replica_has_caught_up_when_a_round_was_shorter_than_an_election() -> 
 
 
 def _towards(view: PlannerView) -> tuple[list[ReplicaKey], list[ReplicaKey]]:
-    """Who is to be added and removed, in the order of ids and without another thought."""
+    """The voters to add and to remove, in the order of ids, without other rules."""
     ids = [each.node_id for each in view.target or ()]
     return (
         [key(node_id) for node_id in ids if node_id not in view.voters.ids],

@@ -132,7 +132,7 @@ async def test_a_cluster_that_was_copied_already_is_blocked(new_cluster: MakeClu
 
 @pytest.mark.lane("test-all")
 async def test_topics_that_come_and_go_while_they_are_read(new_cluster: MakeCluster, tmp_path: Path) -> None:
-    """Those that nobody touches are copied whole; the others as they were at some time, or not at all."""
+    """Files that do not change are copied whole; the others as they were at some time, or not at all."""
     hosts = new_cluster(partitions=3_000)
     churned = [f"{PLAIN_TOPIC}{number:06}" for number in range(20, 40)]
     ended = threading.Event()

@@ -1,4 +1,4 @@
-"""What the archive brings from a controller's host: files of the metadata log, and nothing that the host makes up."""
+"""The archive takes files of the metadata log from a controller's host, and nothing that the host makes up."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ CONTENT = f"# ünï\nssl.keystore.password={SECRET}\n".encode()
 NAMES = st.text(st.characters(blacklist_categories=["Cs", "Cc"], blacklist_characters="/"), min_size=1, max_size=30)
 HOSTILE = ["$(touch owned) `touch owned`", "'; touch owned; ' \" *", "-n  {host} \\ #"]
 WORDED = {"incarnation": "true", "restart": "true"}
-"""What the preset ``ssh`` leaves to the inventory."""
+"""Commands that the preset ``ssh`` leaves to the inventory."""
 
 
 @pytest.fixture(scope="module")

@@ -148,7 +148,7 @@ def test_a_status_that_cannot_look_says_what_it_knows(
 def test_a_status_to_which_nobody_answers_is_no_status(
     desk: Desk, type_: Type, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One that answers, if only to say that the migration is not finished, makes it one."""
+    """A controller that answers makes it one, also if it only says that the migration is not finished."""
     desk.printed("apply --until DualWrite")
     seen = Observation(unknown=("no controller answers",))
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a rollout: a named error, nothing half-changed, and then both ways are open."""
+"""A fault in a rollout is a named error, leaves nothing half-changed, and keeps both ways open."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_a_fresh_verdict_is_not_asked_again(tmp_path: Path) -> None:
 
 
 def compares_again(operator: Operator) -> None:
-    """Whoever goes on: while both sides differ the migration does not end, and afterwards it does."""
+    """While both sides differ the migration does not end, with any command; afterwards it does."""
     operator.cluster.exit_codes["verify"] = 1
     with pytest.raises(JobFailedError, match="ZooKeeper and the metadata log differ"):
         operator.resume()

@@ -145,7 +145,7 @@ def placed(replicas: set[int], in_sync: set[int], min_isr: int = 1, *, led: bool
 
 
 def with_each_its_own(asked: Gate) -> list[str]:
-    """What is said where one topic is offline, another one out of sync, and a third one is moved and well."""
+    """The message when one topic is offline, another out of sync, and a third is being moved and in sync."""
     found = Placements(placed=True)
     found.add("away", 0, -1, (2, 3), (), 1)
     found.add("late", 0, 1, (1, 2, 3), (1, 3), 2)

@@ -1,4 +1,4 @@
-"""What a later step needs on each host, seen before the first step: with real commands, and in a whole rollout."""
+"""Needs of later steps on each host, seen before the first step: with real commands, and in a whole rollout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ready-made ``incarnation`` of systemd's presets prints, run by a shell.
+"""The output of the ready-made ``incarnation`` of systemd's presets, run by a shell.
 
 A script stands in for ``systemctl``: it prints what systemd 219 or 255 does, and proves the words of the script, not
 systemd."""

@@ -1,4 +1,4 @@
-"""What decides who may read a property file stays, beside mode and owner; or the file is not written."""
+"""Access lists and labels of a property file stay, beside mode and owner; otherwise the file is not written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who counts as the server of a property file: every user of the machine can start a process with its command line."""
+"""Which process is the server of a property file: every user of the machine can start one with its command line."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class Thinking:
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def is_killed(self) -> None:
-        """Whoever has asked for the start, as soon as the script thinks."""
+        """Kill the process that has asked for the start, as soon as the script waits."""
         with self.ask("start") as first:
             self.held = self.gate.open("w")
             first.kill()

@@ -89,7 +89,7 @@ class OnHost(Operator):
         return replace(super().parts(), lock=self._lock, observer=self._looks)
 
     def status(self) -> LockHolder | None:
-        """Who holds the lock, as the command says it."""
+        """The holder of the lock in the command's output."""
         self._new_process()
 
         async def look() -> LockHolder | None:

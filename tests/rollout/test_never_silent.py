@@ -72,7 +72,7 @@ def test_a_gate_that_is_shut_is_never_silent(operator: Operator) -> None:
 
 
 def test_a_process_that_has_ended_is_seen_at_once(operator: Operator) -> None:
-    """What `resume` does then is in `test_stays_up`."""
+    """`test_stays_up` has the `resume` afterwards."""
     node, name = operator.node("controller-3002"), "controller-3002"
     operator.cluster.logs[name] = Output(0, f"INFO starting\nERROR port in use {SECRET}\n")
 

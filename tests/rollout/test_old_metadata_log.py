@@ -1,4 +1,4 @@
-"""What an earlier attempt left on a broker does not meet the quorum of the next one."""
+"""The metadata log of an earlier attempt on a broker does not meet the next quorum."""
 
 from __future__ import annotations
 

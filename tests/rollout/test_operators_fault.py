@@ -1,4 +1,4 @@
-"""What a person gets wrong on the way, and how a rollout says so: wrong files, a wrong address."""
+"""Mistakes of a person, and the rollout's messages: wrong files, a wrong address."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def operator(tmp_path: Path) -> Operator:
 
 
 def mend(operator: Operator) -> None:
-    """Somebody changes a file, as the rollout that has the lock does."""
+    """Change a file, as the rollout with the lock does."""
     operator.cluster.files["broker-1", "/etc/b1.properties"] += b"num.io.threads=16\n"
 
 

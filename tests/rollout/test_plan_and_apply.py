@@ -1,4 +1,4 @@
-"""What `plan` shows is what `apply` does, wherever a rollout begins or goes on."""
+"""`apply` does the steps that `plan` shows, wherever a rollout begins or goes on."""
 
 from __future__ import annotations
 

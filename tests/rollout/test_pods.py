@@ -1,4 +1,4 @@
-"""What Kubernetes says of a pod, in one sentence."""
+"""The state of a pod in Kubernetes, in one sentence."""
 
 from __future__ import annotations
 

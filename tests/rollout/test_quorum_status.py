@@ -1,4 +1,4 @@
-"""What is shown of a quorum that is seen from outside: nothing that only its leader could know."""
+"""A quorum that is seen from outside: no figure that only its leader could know."""
 
 from __future__ import annotations
 

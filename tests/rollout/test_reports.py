@@ -1,4 +1,4 @@
-"""What blocks is at the terminal: what, where and the remedy, of the reports as the commands make them."""
+"""The terminal shows each blocker of a report: what, where and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rollout sees in a real ZooKeeper, also where somebody has left garbage, or nothing answers."""
+"""A rollout looks at a real ZooKeeper, also with garbage in it, or without an answer."""
 
 from __future__ import annotations
 

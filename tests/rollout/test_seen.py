@@ -1,4 +1,4 @@
-"""What is made of what ZooKeeper, quorum and brokers say: modes, registrations, lag; and what nobody can tell."""
+"""Modes, registrations and lag, from the answers of ZooKeeper, quorum and brokers; and unknown values."""
 
 from __future__ import annotations
 

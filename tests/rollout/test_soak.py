@@ -44,7 +44,7 @@ def test_time_between_two_good_looks_counts(looks: list[tuple[int, bool]], watch
 
 
 class Script(ModelClock):
-    """What happens as time passes.
+    """Events as time passes.
 
     :param happens: hears how long it is since the beginning, in seconds.
     """

@@ -1,4 +1,4 @@
-"""What a rollout that waits, failed or changed nothing tells others: the gate, the lock, and orders from elsewhere."""
+"""A rollout that waits, failed or changed nothing, seen by others: the gate, the lock, and orders from elsewhere."""
 
 from __future__ import annotations
 

@@ -85,8 +85,8 @@ def test_a_broker_that_does_not_answer_as_it_is_to_be_restarted_is_restarted(ope
 def test_a_look_at_which_nobody_answers_does_not_decide_that_a_restart_is_not_needed(
     operator: Operator, until: Phase
 ) -> None:
-    """Somebody has written the file of the next mode, and has not restarted the broker. As the rollout looks, ZooKeeper
-    does not answer once: the broker is not seen."""
+    """An operator has written the file of the next mode, and has not restarted the broker. ZooKeeper does not answer
+    one look of the rollout: the broker is not seen."""
     operator.resume_until(until)
     phase = Phase.MIGRATE if until is Phase.START else Phase.KRAFT
     other = operator.copy(operator.state.parent / "other")

@@ -1,4 +1,4 @@
-"""Who is down, and who is waited for, by name and once."""
+"""Nodes that are down, or waited for, are named once."""
 
 from __future__ import annotations
 

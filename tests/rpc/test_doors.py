@@ -1,4 +1,4 @@
-"""Who is who at the gRPC doors, and what the rule behind them is. Every call by everybody: tests/doors."""
+"""Identities at the gRPC doors, and the rule behind them. Every call by every caller: tests/doors."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ async def test_whoever_is_refused_reads_why_in_his_own_log(tmp_path: Path, caplo
 
 
 async def test_a_certificate_that_is_not_valid_takes_no_valid_ones_place(tmp_path: Path) -> None:
-    """Somebody copied last year's file: the connection stays what it was."""
+    """An operator copied last year's file: the connection stays."""
     ours = TlsFiles(*AUTHORITY.files(tmp_path / "ours", "voter-1"))
     async with served(tmp_path) as node:
         transport = grpc_transport(node.port, ours)

@@ -27,7 +27,7 @@ FORBIDDEN = {
     re.compile(r"max_examples=(?!examples\()"): "tests.lanes.examples(count) tries more of them in the long lane",
 }
 NAMES_FILES = (".ci/run", "Makefile", ".github/workflows/ci.yml")
-"""What continuous integration runs: a file that was moved would be missed only there, where it costs a run."""
+"""Files with commands of continuous integration: only there would a moved file be missed, at the cost of a run."""
 
 DECISIONS = Path("docs/adr")
 

@@ -42,7 +42,7 @@ class History:
         """In which the target was set that is in force."""
 
     def leader_of(self, epoch: int, node: ReplicaKey) -> ReplicaKey:
-        """Who led an epoch first, ``node`` if nobody did."""
+        """The first leader of an epoch, ``node`` if there was none."""
         return self.leaders.setdefault(epoch, node)
 
     def vote_of(self, voter: ReplicaKey, epoch: int, candidate: ReplicaKey) -> ReplicaKey:

@@ -12,8 +12,8 @@ NO_TARGET = 0
 
 
 class Image:
-    """What readers of a node see (``writes``, as a digest too) at ``end``; ``held`` is an open transaction, ``target``
-    the voters that are wanted."""
+    """The image as readers of a node see it (``writes``, as a digest too) at ``end``; ``held`` is an open transaction,
+    ``target`` the wanted voters."""
 
     def __init__(self) -> None:
         self.end = EpochOffset(0, 0)

@@ -361,7 +361,7 @@ def answer_of_the_leader_leaves_the_evidence() -> Patches:
 
 @bug
 def refused_port_alone_is_evidence() -> Patches:
-    """What an earlier version did; kube-proxy and listeners that are opened anew refuse for a moment."""
+    """A fault of an earlier version; kube-proxy and listeners that are opened anew refuse for a moment."""
     original = Departure.refused
 
     def refused(self: Departure, now: int) -> bool:

@@ -84,7 +84,7 @@ def run_seeds(seeds: Iterable[int], overrides: dict[str, str] | None = None, job
 
 
 def never_happened(coverage: Counter[str]) -> list[str]:
-    """What should have been tried and was not."""
+    """The events that should have been tried and were not."""
     return [what for what in MUST_HAPPEN if not coverage[what]]
 
 
@@ -104,6 +104,6 @@ def describe_failure(outcome: Outcome, overrides: dict[str, str] | None = None) 
 
 
 def describe_coverage(coverage: Counter[str]) -> str:
-    """What happened, how often."""
+    """The events, with their counts."""
     width = max(map(len, coverage), default=0)
     return "\n".join(f"  {what:{width}} {count:>10,}" for what, count in sorted(coverage.items()))

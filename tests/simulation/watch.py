@@ -1,4 +1,4 @@
-"""What is looked at around each step of a simulated node, beside what its single effects are checked for."""
+"""Checks around each step of a simulated node, beside those of its single effects."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ async def test_a_handshake_holds_little() -> None:
 
 
 async def test_a_handshake_that_has_failed_holds_nothing() -> None:
-    """What it failed with held all that belonged to it, until the collector of cycles came: 1,500 silent strangers took
+    """Its error held all its objects, until the collector of cycles came: 1,500 silent strangers took
     398 MiB, of which 1,000 may be there at once."""
     gc.collect()
     gc.disable()

@@ -111,8 +111,8 @@ async def test_voters_that_have_all_moved_are_asked_at_once(tmp_path: Path) -> N
 
 
 async def test_a_question_whose_voter_moves_meanwhile_has_no_answer_and_ends_nobody(tmp_path: Path) -> None:
-    """Whoever asks another voter then drops the old connection. A cancelled question would silently end a plan's task,
-    or that of a migration, for as long as this controller leads."""
+    """A node that asks another voter then drops the old connection. A cancelled question would silently end the task of
+    a plan or of a migration, for as long as this controller leads."""
     settings = Cluster(tmp_path, 3).settings(1)
     held = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""What brokers and controllers ask for themselves before there are topics (APIs 62, 63, 64, 67, 70)."""
+"""Requests of brokers and controllers for themselves before there are topics (APIs 62, 63, 64, 67, 70)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def succeeded(comparisons: Iterable[Comparison]) -> set[Version]:
 
 
 def expected() -> set[Version]:
-    """What has to be in there."""
+    """The required versions."""
     return {
         (key, version)
         for key, served in CONTROLLER_APIS.items()

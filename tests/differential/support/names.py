@@ -1,4 +1,4 @@
-"""What one side calls the things that both sides have: ids, epochs, offsets and times, and their common names."""
+"""Names for things that both sides have: ids, epochs, offsets and times of one side, and their common names."""
 
 from __future__ import annotations
 

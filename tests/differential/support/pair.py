@@ -33,7 +33,7 @@ SUPER = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one side made of a step, with common names."""
+    """The result of a step on one side, with common names."""
 
     response: Any
     records: list[str]

@@ -59,7 +59,7 @@ class Side(ABC):
         self.release = release
         self._registers = registers
         self.opening: list[str] = []
-        """What the log held before the first request."""
+        """The records of the log before the first request."""
         self.registrations: list[str] = []
         """Its own as a controller, which it makes when it can."""
         self._log = data / LOG
@@ -105,7 +105,7 @@ class Side(ABC):
         return self.names.plain(answer), records
 
     def read_log(self) -> list[str]:
-        """What has been written since the last time."""
+        """The records since the last call."""
         with self._log.open("rb") as log:
             log.seek(self._position)
             data = log.read()

@@ -1,4 +1,4 @@
-"""What a scenario is made of: requests as data, which each side fills with the names that things have there."""
+"""The steps of a scenario: requests as data, which each side fills with its own names."""
 
 from __future__ import annotations
 

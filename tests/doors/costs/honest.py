@@ -40,7 +40,7 @@ FETCH_VERSION = 17
 FIRST_BROKER = 1_000
 AGAIN_SECONDS = 0.02
 ANSWER_SECONDS = 20.0
-"""Who is not answered by then connects anew."""
+"""A caller without an answer by then connects again."""
 SCRAPE_TIMEOUT_SECONDS = 10.0
 """As Prometheus waits by default; a scrape is not made again."""
 

@@ -126,7 +126,7 @@ class Place:
             each.format()
 
     def _own_doors(self, controller: ControllerProcess) -> dict[str, str]:
-        """Those that stock does not have."""
+        """The doors that stock does not have."""
         ports, tls = self.ports[controller.node_id], "migrator.grpc.tls"
         peers = ",".join(f"{node}@127.0.0.1:{each[Door.GRPC]}" for node, each in self.ports.items())
         return {
@@ -199,7 +199,7 @@ class Place:
         self._leader = next(each for each in self.controllers if each.node_id == leader)
 
     def led(self) -> tuple[int, int]:
-        """Who leads, in which epoch, once somebody does."""
+        """Wait for a leader; returns its id and epoch."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while (found := self.leadership()) is None:
             assert time.monotonic() < deadline, self.account()
@@ -208,7 +208,7 @@ class Place:
         return found
 
     def leadership(self) -> tuple[int, int] | None:
-        """Who leads, in which epoch; None while nobody does."""
+        """Id and epoch of the leader; None without one."""
         status = leader_among(asyncio.run(statuses_of(self.controllers)).values())
         return None if status is None else (status.node_id, status.quorum.leader_epoch)
 

@@ -1,4 +1,4 @@
-"""Somebody at a Kafka listener: a socket, TLS of Python's own, a login by hand. Nothing of our client."""
+"""A caller at a Kafka listener: a socket, TLS of Python's own, a login by hand. Nothing of our client."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Login:
 
 @value
 class Caller:
-    """Who calls, and how.
+    """A caller, and its login.
 
     :ivar authority: PEM of who signed the listener's certificate; None to speak in clear.
     :ivar key_and_certificate: PEM of both; None to show no certificate.

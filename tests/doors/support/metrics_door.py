@@ -54,7 +54,7 @@ TABLE: Mapping[str, Mapping[str, int | None]] = {
 
 @value
 class Visitor:
-    """Who asks. ``authority`` None: in clear."""
+    """A caller. ``authority`` None: in clear."""
 
     authority: Authority | None
     key_and_certificate: tuple[str, str] | None = None
@@ -91,7 +91,7 @@ class Visitor:
 
 
 def visitors(inside: Authority) -> dict[str, Visitor]:
-    """Those of `TABLE`."""
+    """The rows of `TABLE`."""
     known, later = inside.issue("prometheus"), dt.timedelta(days=1)
     other, only_servers = Authority("another authority"), (ExtendedKeyUsageOID.SERVER_AUTH,)
     expired = inside.issue("prometheus", valid_for=dt.timedelta(seconds=-1))

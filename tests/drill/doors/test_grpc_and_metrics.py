@@ -1,4 +1,4 @@
-"""What the drill says of gRPC and metrics: nothing when all are refused, and a sentence for each who gets in."""
+"""The drill's report about gRPC and metrics: empty when all are refused, and a sentence for each intruder."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def answer(*errors: ErrorCode) -> Any:
 
 
 async def tried(*answers: Any) -> Attempts:
-    """What comes of one attempt that gets these answers, one after the other."""
+    """The result of one attempt with these answers, in order."""
     left: Iterator[Any] = iter(answers)
 
     async def ask(_request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the drill says of ZooKeeper's door: only a refusal counts as one, and what was carried out is named."""
+"""The drill's report about ZooKeeper: only a refusal counts as one, and each request that was carried out is named."""
 
 from __future__ import annotations
 

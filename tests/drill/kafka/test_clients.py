@@ -1,4 +1,4 @@
-"""What the drill's administrator says of brokers that do not answer."""
+"""Errors of the drill's administrator about brokers that do not answer."""
 
 from __future__ import annotations
 

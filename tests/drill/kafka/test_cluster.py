@@ -1,4 +1,4 @@
-"""What the property files of the drill's brokers say; nothing is started."""
+"""The property files of the drill's brokers; nothing is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a real broker leaves on its disk, judged."""
+"""Judges the files that a real broker leaves on its disk."""
 
 from __future__ import annotations
 

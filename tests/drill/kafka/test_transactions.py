@@ -1,4 +1,4 @@
-"""What a reader of committed records must see of transactions, and must not."""
+"""Transactions that a reader of committed records must see, and must not see."""
 
 from __future__ import annotations
 

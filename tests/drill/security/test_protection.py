@@ -1,4 +1,4 @@
-"""What a secured drill says in its files: no listener in clear, and an intruder who may nothing."""
+"""The files of a secured drill: no listener in clear, and an intruder without rights."""
 
 from __future__ import annotations
 

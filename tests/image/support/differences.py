@@ -1,4 +1,4 @@
-"""What differs between two images, at once."""
+"""The differences between two images, at once."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ directories = st.integers(0, 2).map(lambda number: ZERO_UUID if number == 0 else
 
 
 class _Cluster:
-    """What the records drawn so far made of the cluster: just enough to draw the next one so that it fits."""
+    """The cluster after the records drawn so far: just enough to draw a next one that fits."""
 
     def __init__(self) -> None:
         self.topics: dict[Uuid, str] = {}

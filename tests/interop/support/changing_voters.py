@@ -230,7 +230,7 @@ class Writers:
         return int(1000 * max((after - before for before, after in itertools.pairwise(times)), default=0))
 
     def lost(self, image: MetadataImage) -> list[str]:
-        """Those acknowledged ones that the image does not hold."""
+        """Acknowledged writes that the image lacks."""
         kept = _names(image.quotas)
         return sorted(name for name in self.acknowledged if name not in kept)
 

@@ -1,4 +1,4 @@
-"""Who tries to get in with Kafka's own clients, and what becomes of each."""
+"""Logins of Kafka's own clients, and the result of each."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SERVERS = "controller.quorum.bootstrap.servers"
 
 
 class StockVoter(StockController):
-    """One that is formatted with the first voters."""
+    """A controller that is formatted with the first voters."""
 
     def format_with(self, *options: str) -> None:
         """``kafka-storage format`` with these options."""
@@ -107,7 +107,7 @@ class MixedVoters(ChangingVoters):
 
 
 def view(found: Any) -> tuple[int, int, frozenset[int]]:
-    """Who leads, in which epoch, and who votes."""
+    """Leader, epoch and voters."""
     return found.leader_id, found.leader_epoch, voters_of(found)
 
 

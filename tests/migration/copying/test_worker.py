@@ -119,7 +119,7 @@ def hung_load(directory: Path) -> CompareTask:
 
 
 async def begun(worker: Worker) -> asyncio.Task[None]:
-    """Whoever reads its messages; it has begun to work by then."""
+    """The reader of its messages; it has begun to work by then."""
     heard = asyncio.Event()
 
     async def read() -> None:

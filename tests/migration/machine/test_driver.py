@@ -100,12 +100,12 @@ class Run:
         return self.looked(surroundings(*brokers))
 
     def looked(self, around: Surroundings) -> Run:
-        """Who runs, while brokers are waited for."""
+        """The running brokers, while the driver waits for brokers."""
         ticket = self.asked(ef.ReadReadiness).ticket
         return self(ev.ReadinessInputs(ticket, around.brokers, around.signals, around.cluster, 19))
 
     def order(self, kind: Force) -> ev.OperatorForce:
-        """One that overrides what is shown."""
+        """An order that overrides the shown facts."""
         return ev.OperatorForce(kind, overrides=frozenset(self.driver.status(self.now).situation.overridable))
 
     def claimed(self) -> Run:

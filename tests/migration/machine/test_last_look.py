@@ -1,4 +1,4 @@
-"""Who runs is looked at once more before the claim, and once more before the copy counts."""
+"""The driver looks at the running brokers once more before the claim, and once more before the copy counts."""
 
 from __future__ import annotations
 

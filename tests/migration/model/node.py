@@ -193,6 +193,6 @@ def derive_now(before: MetadataImage, after: MetadataImage, changes: Changes) ->
 
 
 def new_node(node_id: int) -> Node:
-    """One that has just been started."""
+    """A node that has just been started."""
     identity = Identity(node_id, CLUSTER_ID)
     return Node(node_id, Coordinator(identity, derive_now, crc_at, LIMITS, recent_changes()))

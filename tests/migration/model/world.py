@@ -479,7 +479,7 @@ class World(ModelCluster):
                     node.jobs = (*node.jobs, effect)
 
     def _check_state(self, node: Node, event: ev.Event | messages.WriteEvent) -> None:
-        """Who has just read that a claim stands does not go on waiting."""
+        """A node that has just read that a claim stands does not go on waiting."""
         holder = event.holder if isinstance(event, ev.ReadinessInputs) else None
         if isinstance(event, ev.Examined) and event.standing is not None:
             holder = event.standing.view.controller

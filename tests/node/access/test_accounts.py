@@ -1,4 +1,4 @@
-"""Who may log in by SCRAM, from the image that is published, and what those look like whom there is not."""
+"""Logins by SCRAM from the published image; an unknown user cannot be told from a known one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets in while the access control entries are loaded, and how the authorizer follows them."""
+"""Callers that get in while the access control entries are loaded, and the authorizer that follows them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def elected() -> Coordinator:
 
 
 def caught_up(content: dict[str, str]) -> Coordinator:
-    """One that has, and has written this."""
+    """A leader with ZooKeeper, which has written this."""
     made = elected()
     rig = Rig({"a": "1"}, LIMITS)
     rig.core = made.write_behind

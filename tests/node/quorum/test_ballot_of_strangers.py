@@ -120,7 +120,7 @@ def image(controllers: range) -> MetadataImage:
 
 
 def led_by(scenario: Scenario, kinds: dict[int, VoterAnswer], *, asks: bool) -> set[int] | None:
-    """Who leads in the end, and who led on the way there; None when the change could not be begun."""
+    """The leader in the end, and the leaders before it; None when the change could not begin."""
     cluster = Migrating(scenario, kinds, asks=asks)
     leader = cluster.elect(LEADER)
     cluster.wait(3_000)
@@ -147,7 +147,7 @@ def led_by(scenario: Scenario, kinds: dict[int, VoterAnswer], *, asks: bool) -> 
 
 
 def leads(cluster: Migrating) -> set[int]:
-    """Who leads and has committed something in its epoch."""
+    """The leader that has committed a record in its epoch."""
     return {
         it
         for it, member in cluster.members.items()

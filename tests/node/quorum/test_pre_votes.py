@@ -1,4 +1,4 @@
-"""Who asks for pre-votes without gRPC: voters that are in the log (kraft.version 1), and no configured ones."""
+"""Voters in the log (kraft.version 1) ask for pre-votes without gRPC; configured voters do not."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ CLUSTER_ID = "9egfFDzKSbaonHwNn88EuQ"
 STEADY = {"controller.quorum.fetch.timeout.ms": str(1_000 * int(PATIENCE_SECONDS))}
 """No leader is deposed because the machine is busy: what it alone knows, and the test holds, would be gone."""
 IMPATIENT = {"controller.quorum.fetch.timeout.ms": "1500"}
-"""Who falls silent is missed soon."""
+"""A silent controller is missed soon."""
 FOLLOWS: Any = SimpleNamespace(
     migration_status=lambda: None,
     problems=tuple,

@@ -46,7 +46,7 @@ class DynamicCluster(Cluster):
         self.plans: dict[int, VoterReassignment] = {}
         self.journals: dict[int, Journal] = {}
         self.stock: set[int] = set()
-        """Those that do not say of themselves that they are this program."""
+        """The controllers that do not announce this program."""
 
     def directory_id(self, node_id: int) -> Uuid:
         found = read_meta_properties(self.settings(node_id).metadata_directory)

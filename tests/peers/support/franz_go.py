@@ -60,7 +60,7 @@ def run(program: Path, bootstrap: str, directory: Path, *, tests: str, seconds: 
 
 
 def read(output: str) -> SuiteResult:
-    """What Go's tests print with ``-test.v``."""
+    """The output of Go's tests with ``-test.v``."""
     results = {"PASS": set[str](), "FAIL": set[str](), "SKIP": set[str]()}
     for word, name in _RESULT.findall(output):
         results[word].add(name)

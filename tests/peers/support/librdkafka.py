@@ -45,7 +45,7 @@ FAIL_ON_STOCK: Mapping[str, str] = {
         "or 30 s of the test.",
     ),
 }
-"""What fails on Kafka's own controllers, fresh ones too; and why."""
+"""Tests that fail on Kafka's own controllers, fresh ones too, with the reason."""
 BY_CHANCE: Mapping[str, str] = {
     "0113_cooperative_rebalance b_subscribe_with_cb_test": "It waits for exactly 3 and 2 calls of a callback. On a "
     "busy machine the second consumer comes too late for the first rebalance, and is called once.",
@@ -54,7 +54,7 @@ BY_CHANCE: Mapping[str, str] = {
     "0118_commit_rebalance": "It waits a few seconds for the first 10 records of its second consumer. On a busy "
     "machine they come later. Seen on Kafka's controllers.",
 }
-"""What may fail on any controllers, because librdkafka's test rests on time; and why."""
+"""Tests that may fail on any controllers, because librdkafka's test depends on time, with the reason."""
 _RESULT = re.compile(r"=+ Test (\S+) (PASSED|FAILED|SKIPPED)")
 _BEGUN = re.compile(r"=+ Running test (\S+) =+")
 
@@ -139,7 +139,7 @@ def run(tests: Path, bootstrap: str, directory: Path, *, chosen: Sequence[str], 
 
 
 def read(output: str, part: str = "") -> SuiteResult:
-    """What `test-runner` prints; what was begun and did not end has failed.
+    """The output of `test-runner`; a test that began and did not end has failed.
 
     :param part: the only part of the test that was to run: it is named with the test, and skipped if it did not begin.
     """

@@ -290,7 +290,7 @@ def request_limit_reached(cluster: ReadyCluster) -> None:
 
 
 def directory_with(**facts: Any) -> Callable[[ReadyCluster], None]:
-    """What a test cannot do to the machine: fill its disk, be somebody else than root."""
+    """Faults that a test cannot make on the machine: a full disk, a user other than root."""
 
     def other_directory(cluster: ReadyCluster) -> None:
         def see(evidence: Evidence) -> Evidence:
@@ -333,7 +333,7 @@ def own_threads(cluster: ReadyCluster) -> None:
 
 
 def few_threads(cluster: ReadyCluster) -> None:
-    """What the brokers of the drill have, and less than half of Kafka's default."""
+    """The value of the drill's brokers, less than half of Kafka's default."""
     cluster.put(f"{paths.BROKER_CONFIGS}/<default>", {"version": 1, "config": {"background.threads": "4"}})
 
 

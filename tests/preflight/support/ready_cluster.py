@@ -53,7 +53,7 @@ QUIET_TOPICS = 5
 
 KNOWN: dict[Partition, Reported] = {}
 KNOWN_IDS: dict[str, UUID] = {}
-"""What the brokers of the test that runs have in their metadata caches."""
+"""The metadata caches of the running test's brokers."""
 
 
 class _Broker:

@@ -29,7 +29,7 @@ class MetError(Exception):
 
 
 class Worlds:
-    """Those at the ends of steps, from which runs came to the end that a check has found good."""
+    """The states at the ends of steps, from which a checked run came to a good end."""
 
     def __init__(self, way: Way, check: Callable[[str, Operator], None]) -> None:
         self._way = way

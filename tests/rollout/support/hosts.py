@@ -58,7 +58,7 @@ class Hands:
 
     @property
     def names(self) -> list[str]:
-        """What lies in the directory of the property file."""
+        """The names in the directory of the property file."""
         return sorted(file.name for file in self.path.parent.iterdir())
 
     def read(self, path: str = "") -> bytes | None:
@@ -76,7 +76,7 @@ class Hands:
         return asyncio.run(self.executor.run(self.node, words, seconds=seconds))
 
     def trial(self) -> tuple[list[str], tuple[str, ...]]:
-        """What would fail, in words; and what could not be tried."""
+        """The commands that would fail, in words; and those that could not be tried."""
         found = asyncio.run(self.executor.trial(self.node))
         return list(map(str, found.faults)), found.untried
 

@@ -134,7 +134,7 @@ class ModelCluster(ModelHosts):
         self.target = ""
         """Of a reassignment of the voters."""
         self.leader = -1
-        """Who leads while it runs; else the first one that does."""
+        """The preferred leader while it runs; otherwise the first controller that runs."""
         self.new_leader = False
         """Another one leads just after an order, and knows nothing of it."""
         self.zookeeper_answers = True
@@ -271,7 +271,7 @@ class ModelCluster(ModelHosts):
     # What the cluster is.
 
     def end_state(self) -> dict[str, object]:
-        """What has to be the same, however often the rollout was killed."""
+        """The state that has to be the same, however often the rollout was killed."""
         self._settle()
         return {
             "files": {key: text for key, text in self.files.items() if not is_kept(key[1])},
@@ -296,7 +296,7 @@ class ModelCluster(ModelHosts):
         self.racks[new] = self.racks.pop(old)
 
     def start_as_configured(self, node: Node) -> None:
-        """Somebody else starts it again."""
+        """An operator starts it again."""
         self.old_settings.discard(node.name)
         self._stop(node)
         self._start(node)

@@ -1,4 +1,4 @@
-"""What the operator of a model cluster has written: its inventory, and the property file of each node."""
+"""Files of a model cluster's operator: the inventory, and the property file of each node."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class ModelHosts:
         return self.trials.get(node.name, Trial())
 
     def listing(self, node: Node, words: Sequence[str]) -> Output:
-        """What ls says."""
+        """The output of ls."""
         found = self._below(node, words[-1].removesuffix("/."))
         code = self.exit_codes.get("ls", 0 if found else 2)
         names = "" if code else "\n".join(path.rpartition("/")[2] for path in reversed(found))

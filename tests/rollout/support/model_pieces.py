@@ -47,13 +47,13 @@ class Directories:
     _quorums: dict[str, int] = field(default_factory=dict)
 
     def format(self, name: str) -> None:
-        """One that is formatted is left as it is."""
+        """A formatted directory stays as it is."""
         if name not in self.formatted:
             self.formatted.add(name)
             self._quorums[name] = self._quorum
 
     def move_away(self, name: str) -> None:
-        """What is formatted from now on is of another quorum."""
+        """Directories that are formatted from now on are of another quorum."""
         self.formatted.discard(name)
         self.given_back.discard(name)
         if self._quorums.pop(name, None) == self._quorum:
@@ -92,7 +92,7 @@ def placed(inventory: Inventory, replicas: int) -> list[frozenset[int]]:
 
 
 def partitions_seen(partitions: Sequence[frozenset[int]], away: AbstractSet[int], min_isr: int) -> PartitionsSeen:
-    """What is seen of them while the replicas of some brokers are not in sync."""
+    """The partitions while the replicas of some brokers are not in sync."""
     found = Placements(placed=True)
     for number, replicas in enumerate(partitions):
         in_sync = tuple(sorted(replicas - away))
@@ -121,7 +121,7 @@ def majority_lost(node: Node, voters: AbstractSet[int], quorum: QuorumSeen) -> I
 
 
 def voter_seen(node_id: int, process: Process, *, is_stock: bool) -> ControllerSeen:
-    """One that runs."""
+    """A running node."""
     on = process.mode is FileMode.CONTROLLER_MIGRATING
     program = ControllerProgram.STOCK if is_stock else ControllerProgram.MIGRATOR
     return ControllerSeen(node_id, program, migration_on=on, lag_records=0)

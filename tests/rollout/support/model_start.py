@@ -1,4 +1,4 @@
-"""What Kafka does not start with, by its property file (``KafkaConfig.validateValues``), a sentence each."""
+"""Reasons why Kafka does not start with a property file (``KafkaConfig.validateValues``), a sentence each."""
 
 from __future__ import annotations
 

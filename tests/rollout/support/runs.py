@@ -35,7 +35,7 @@ from tests.rollout.support.model_clock import ModelClock
 from tests.rollout.support.model_lock import ModelLock
 
 Begins = Callable[[RolloutParts, RolloutJournal], Coroutine[Any, Any, None]]
-"""What a command does before it goes on with the steps."""
+"""The looks of a command before it goes on with the steps."""
 
 
 class CountingJournal(RolloutJournal):
@@ -67,21 +67,21 @@ class Operator:
         self.clock = ModelClock()
         self.said: list[str] = []
         self.hears: Callable[[str], None] = self.said.append
-        """What happens as a line is shown."""
+        """Called for each line that is shown."""
         self.confirms = True
         self.zookeeper_connect = ""
         self.ends_again = False
-        """What --end-again says."""
+        """The option --end-again."""
         self.reopens = False
-        """What --reopen says."""
+        """The option --reopen."""
         self.inventory: Inventory | None = None
-        """What the inventory says now, where it says something else than the cluster is."""
+        """The present inventory, if it differs from the cluster."""
         self.gone: tuple[str, ...] = ()
-        """What is given as --without-node."""
+        """The option --without-node."""
         self.back: tuple[str, ...] = ()
-        """What is given as --with-node."""
+        """The option --with-node."""
         self.order: Mapping[str, str] = {}
-        """Who types the commands, as the journal has it."""
+        """The person who types the commands, for the journal."""
         self.thinks_ms = 0
         """How long the answer takes."""
         self.asked: list[tuple[str, ...]] = []
@@ -187,7 +187,7 @@ class Operator:
 
     @property
     def entries(self) -> list[Entry]:
-        """What the journal says."""
+        """The events of the journal."""
         return read_journal(self.state)
 
     def _with_journal(self, work: Callable[[RolloutJournal], Coroutine[Any, Any, Ending]]) -> Ending:

@@ -112,7 +112,7 @@ def back(state: Path) -> Operator:
 
 
 def after_of(operator: Operator) -> After:
-    """What its report says."""
+    """Its report."""
     entries = read_journal(operator.state)
     rollout = progress_of(entries).rollout
     looked, changes = read_looks(operator.state, rollout), read_changes(operator.state, rollout)
@@ -120,7 +120,7 @@ def after_of(operator: Operator) -> After:
 
 
 def before_of(operator: Operator, examined: Sequence[str] | None = None) -> Before:
-    """What a report says before anything was done."""
+    """A report before the first act."""
 
     async def made() -> Before:
         parts = operator.parts()

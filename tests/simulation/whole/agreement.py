@@ -1,4 +1,4 @@
-"""What all agree on again once the faults are over: who leads, what is in the images, which brokers are there."""
+"""Once the faults are over, all controllers agree again: on the leader, the images and the brokers."""
 
 from __future__ import annotations
 

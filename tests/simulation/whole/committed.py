@@ -1,4 +1,4 @@
-"""What was ever committed, for the rules that compare: batches, images, and what they prove."""
+"""All that was ever committed, for the rules that compare: batches, images, and their proofs."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _note_error(connecting: asyncio.Task[Any]) -> None:
 
 
 class Channel:
-    """What the product's stubs ask of a `grpc.aio.Channel`."""
+    """The part of a `grpc.aio.Channel` that the product's stubs use."""
 
     def __init__(self, host: str, port: int, own: bytes, pinned: bytes) -> None:
         self._at = host, port
@@ -319,7 +319,7 @@ def _failed(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
 
 
 class Server:
-    """What the product asks of a `migrator.rpc.server.GrpcServer`, and its services of a `grpc.aio.Server`."""
+    """The part of a `migrator.rpc.server.GrpcServer`, and of a `grpc.aio.Server`, that the product uses."""
 
     def __init__(self, own_machine: SimulatedMachine, services: Sequence[Service], identities: Identities) -> None:
         self.machine = own_machine
@@ -457,7 +457,7 @@ class ServerConnection(Frames):
 
 
 class ServicerContext:
-    """What the product asks of a `grpc.aio.ServicerContext`."""
+    """The part of a `grpc.aio.ServicerContext` that the product uses."""
 
     def __init__(self, connection: ServerConnection, metadata: Any) -> None:
         self._connection = connection

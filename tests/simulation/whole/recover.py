@@ -145,7 +145,7 @@ def _log_end(controller: Controller) -> tuple[int, int]:
 
 
 def _command(controller: Controller) -> tuple[list[Batch], frozenset[ReplicaKey]]:
-    """What `migrator quorum recover --force` does with the directory; the log after it, and who is given up."""
+    """Do as `migrator quorum recover --force` does. Returns the log after it, and the replicas that were given up."""
     survivor = Survivor(controller.settings())
     begun = survivor.unfinished()
     if begun is not None:

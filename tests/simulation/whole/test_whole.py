@@ -84,7 +84,7 @@ def test_more_seeds_break_no_rule_and_every_fault_meets_every_state() -> None:
 
 
 def judged(numbers: range) -> Counter[str]:
-    """What they met."""
+    """The events that they met."""
     coverage: Counter[str] = Counter()
     failures = []
     for outcome, _ in runner.run_seeds(numbers):

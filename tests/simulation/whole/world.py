@@ -50,7 +50,7 @@ SETTLING_SECONDS = 25.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run showed: the rule that was broken, with the facts; None where every rule held."""
+    """The result of a run: the broken rule, with the facts; None where every rule held."""
 
     options: Options
     rule: str | None
@@ -106,7 +106,7 @@ class World:
     # Time.
 
     def at(self, when: float, action: Callable[[], object]) -> None:
-        """What happens at one time happens in the order in which it was scheduled."""
+        """Events at one time happen in the order in which they were scheduled."""
         self._scheduled += 1
         heapq.heappush(self._queue, (when, self._scheduled, action))
 

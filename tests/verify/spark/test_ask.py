@@ -80,7 +80,7 @@ def write_log(directory: Path, steps: Sequence[tuple[m.MetadataRecord, ...]] = S
 
 
 def znodes(retention: str = "1000") -> Iterator[Node]:
-    """What ZooKeeper holds: it does not have the new leader yet, and somebody has set a retention there."""
+    """The content of ZooKeeper: it does not have the new leader yet, and has a foreign retention."""
     for root in (paths.TOPICS, paths.TOPIC_CONFIGS, paths.DELETE_TOPICS):
         yield from ((path, None, 0) for path in (*paths.ancestors(root), root))
     yield from topic("orders", ORDERS, RINGS, {"min.insync.replicas": "2"})

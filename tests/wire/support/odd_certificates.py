@@ -87,7 +87,7 @@ UNREADABLE = {
     "its name is a bit string": (b"\x0c\x04node", b"\x03\x04\x00ode"),
     "its name is no printable string": (b"\x0c\x04node", b"\x13\x04\xffode"),
 }
-"""What OpenSSL takes and `cryptography` does not, in three different exceptions: the bytes of a certificate for "node"
+"""Certificates that OpenSSL takes and `cryptography` does not, in three different exceptions: the bytes for "node"
 to change, and their successors."""
 
 
