@@ -333,15 +333,15 @@ class Watch:
         return self._strays_are is not None and not is_known
 
     def _published(self, controller: Controller, shadow: Shadow, image: MetadataImage) -> None:
-        shadow.published.follow(image)
         offset = image.provenance.offset
         self._note_stray(controller, offset, image.provenance.epoch)  # by a snapshot
-        true = self.committed_by(controller.node_id).digests.get(offset)
+        true = self.committed_by(controller.node_id).hashed_at(offset)
+        shadow.published.follow(image, true)
         is_committed = true is not None or offset < 0 or self._may_have_strayed(controller)
         check("what_is_published_is_committed", is_committed, f"{controller.name} publishes at offset {offset}")
         check(
             "the_image_is_a_replay_of_the_log",
-            true is None or shadow.published.digest == true,
+            true is None or shadow.published.digest == true.digest,
             f"{controller.name} publishes at offset {offset} another image than the log has",
         )
 
