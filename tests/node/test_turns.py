@@ -30,7 +30,7 @@ from tests.wire.support.principals import encode_principal
 TOPICS = 400
 PARTITIONS = 20
 ENTRIES = 8_000
-A_TURN = 19 * ENTRIES + 7 * TURN_RECORDS
+A_TURN = 8 * ENTRIES + 7 * TURN_RECORDS
 """Calls: to publish one batch of records, of which a request may make so many, is one turn; nothing else is. The clock
 decides how many of its last records, `TURN_RECORDS` at most, are applied in that turn, too."""
 PATIENCE_SECONDS = 120.0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from migrator.image.loader import ImageLoader
-from migrator.image.model import Changes, ImageDelta
+from migrator.image.model import EMPTY_IMAGE, Changes, ImageDelta
+from migrator.migration.coordinator import remembered
 from migrator.migration.translate.entity import Effect, EntityWrite
 from migrator.migration.translate.touched import touched, touched_at_most
 from migrator.migration.write_behind import comparison, messages
@@ -19,8 +22,10 @@ from migrator.records.metadata import (
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
+    ZkMigrationState,
 )
 from migrator.records.uuid import Uuid
+from tests.image.support.differences import changes_between
 from tests.migration.model.images import compare, delta, image_of, recent_changes, stored
 from tests.migration.support.images import read_image
 from tests.migration.write_behind.support.rig import EPOCH, HELD, Rig
@@ -197,3 +202,11 @@ def test_a_snapshot_hides_what_was_changed_and_changed_back() -> None:
     recent.add(ImageDelta(before, after, Changes()))
     assert recent.since(104) is None
     assert recent.since(105) == ()
+
+
+@pytest.mark.parametrize("state", ZkMigrationState)
+def test_only_a_migration_remembers_the_log(state: ZkMigrationState) -> None:
+    features = replace(EMPTY_IMAGE.features, zk_migration_state=state)
+    before, after = (replace(read_image(topic(count)), features=features) for count in (1, 2))
+    found = remembered(ImageDelta(before, after, changes_between(before, after)))
+    assert found == (frozenset({"topic large"}) if state.is_under_way else None)
