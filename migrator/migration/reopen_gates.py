@@ -86,9 +86,10 @@ def reopen_gates(facts: ReopenFacts) -> tuple[Gate, ...]:
         Gate(
             "copies",
             open=True,
-            what="a broker that starts in migration mode deletes its __cluster_metadata-0, the last copy of the metadata "
-            "if all controllers are lost. A rollout copies it beside the directory in log.dirs before; in a pod this is "
-            "outside of the volume and may vanish with the pod. Copy it to a safe place yourself, outside of log.dirs",
+            what="a broker that starts in migration mode deletes its __cluster_metadata-0, the last copy of the "
+            "metadata if all controllers are lost. A rollout copies it beside the directory in log.dirs before; in a "
+            "pod this is outside of the volume and may vanish with the pod. Copy it to a safe place yourself, outside "
+            "of log.dirs",
         ),
     )
 
