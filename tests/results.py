@@ -112,7 +112,7 @@ _used = pytest.StashKey[float]()
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     report = yield
-    if call.when != "teardown" or not item.stash[_is_last]:
+    if (call.when == "teardown") is not item.stash[_is_last]:
         item.stash[_used] = round(_processor_seconds() - item.stash[_began], 2)
     if call.when == "teardown":
         report.user_properties.append((PROCESSOR, item.stash[_used]))
