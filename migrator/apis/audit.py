@@ -53,7 +53,7 @@ class Sender:
 
 
 @value
-class Exchange:
+class AuditedRequest:
     """A request and its answer; None without an answer, because the connection is closed or this process stops."""
 
     key: int
@@ -90,7 +90,7 @@ class _Share:
 
 
 def audit_lines(
-    sender: Sender, exchange: Exchange, trail: Trail, *, everything: bool, is_first_action: bool
+    sender: Sender, exchange: AuditedRequest, trail: Trail, *, everything: bool, is_first_action: bool
 ) -> Iterator[AuditLine]:
     """
     :param everything: whether allowed operations that change nothing are logged, too.
@@ -125,7 +125,7 @@ def _is_said(question: Question, key: int, *, is_first_action: bool) -> bool:
     return operation in CHANGES and APIS[key].kind is not ApiKind.READ
 
 
-def _head(sender: Sender, exchange: Exchange) -> dict[str, Any]:
+def _head(sender: Sender, exchange: AuditedRequest) -> dict[str, Any]:
     head: dict[str, Any] = {"principal": clipped(sender.principal), "host": sender.host, "listener": sender.listener}
     if sender.by:
         head |= {"forwarded_by": clipped(sender.by), "forwarded_from": sender.by_host}
@@ -162,7 +162,7 @@ def _groups(questions: Iterable[Question]) -> Iterator[_Group]:
         yield _Group(operation, kind, names)
 
 
-def _shares(group: _Group, exchange: Exchange, parts: list[OrderedPart]) -> Iterable[_Share]:
+def _shares(group: _Group, exchange: AuditedRequest, parts: list[OrderedPart]) -> Iterable[_Share]:
     """Divide a group by error. A topic has the error of its parts; other resources share all parts of the request."""
     whole = _error_text(exchange)
     found: dict[str | None, _Share] = {}
@@ -184,7 +184,7 @@ def _shares(group: _Group, exchange: Exchange, parts: list[OrderedPart]) -> Iter
     return found.values() or [_Share(whole, list(group.names), [])]
 
 
-def _error_text(exchange: Exchange) -> str | None:
+def _error_text(exchange: AuditedRequest) -> str | None:
     """The error of the whole answer; None for an answer that is encoded already."""
     if exchange.answer is None:
         return NOT_ANSWERED

@@ -46,7 +46,7 @@ class Unlimited:
         return True
 
 
-class Forwarded:
+class ForwardedAccess:
     """The access of a request that a broker forwards.
 
     While nothing can be decided, the answer is NOT_CONTROLLER: the broker then asks again

@@ -60,7 +60,7 @@ OF_THE_JAVA_MACHINE = ("-D", "com.sun.", "java.", "javax.", "jdk.", "org.apache.
 
 
 @value
-class Refusal:
+class RefusedKey:
     """The reason why a key is refused, and the remedy. A value in ``harmless`` (in any case) is not refused: it asks
     for the behaviour that this program has anyway."""
 
@@ -125,53 +125,53 @@ TOPIC_DEFAULTS: frozenset[str] = frozenset(row[4] for row in TOPIC_KEYS if row[4
 }
 """Keys that the controller returns and checks as defaults of topics. Acted upon."""
 
-REFUSED: Mapping[str, Refusal] = {
-    "sasl.client.callback.handler.class": Refusal(
+REFUSED: Mapping[str, RefusedKey] = {
+    "sasl.client.callback.handler.class": RefusedKey(
         JAVA_CLASS, "Remove the key, and write the login into sasl.jaas.config"
     ),
-    "sasl.login.callback.handler.class": Refusal(
+    "sasl.login.callback.handler.class": RefusedKey(
         JAVA_CLASS,
         f"Remove the key, and write the login into sasl.jaas.config, or use {OAUTHBEARER_LOGINS[0]}",
         (*OAUTHBEARER_LOGINS, UNSECURED_LOGIN),
     ),
-    "sasl.login.class": Refusal(JAVA_CLASS, "Remove the key, and write the login into sasl.jaas.config"),
-    "sasl.server.callback.handler.class": Refusal(
+    "sasl.login.class": RefusedKey(JAVA_CLASS, "Remove the key, and write the login into sasl.jaas.config"),
+    "sasl.server.callback.handler.class": RefusedKey(
         JAVA_CLASS,
         "Remove the key, and let clients of this listener log in with certificates, SCRAM, PLAIN users in the file, or "
         f"tokens that {OAUTHBEARER_VALIDATORS[0]} checks",
         (*OAUTHBEARER_VALIDATORS, UNSECURED_VALIDATOR, PLAIN_VALIDATOR),
     ),
-    "security.providers": Refusal(JAVA_CLASS, "Remove the key: this node's TLS library is OpenSSL"),
-    "ssl.engine.factory.class": Refusal(
+    "security.providers": RefusedKey(JAVA_CLASS, "Remove the key: this node's TLS library is OpenSSL"),
+    "ssl.engine.factory.class": RefusedKey(
         JAVA_CLASS,
         "Remove the key, and give key and trust store as PKCS12 or PEM files",
         ("org.apache.kafka.common.security.ssl.DefaultSslEngineFactory",),
     ),
-    "ssl.keymanager.algorithm": Refusal(
+    "ssl.keymanager.algorithm": RefusedKey(
         "the value names a key manager of Java's", "Remove the key", ("SunX509", "NewSunX509", "PKIX")
     ),
-    "ssl.protocol": Refusal(
+    "ssl.protocol": RefusedKey(
         "that protocol is not safe, or not known", "Set TLSv1.3 or remove the key", ("TLSv1.3", "TLSv1.2", "TLS")
     ),
-    "ssl.provider": Refusal(
+    "ssl.provider": RefusedKey(
         "the value names a provider of Java's", "Remove the key: this node's TLS library is OpenSSL", ("SunJSSE",)
     ),
-    "ssl.trustmanager.algorithm": Refusal(
+    "ssl.trustmanager.algorithm": RefusedKey(
         "the value names a trust manager of Java's, whose checks are not made here",
         "Remove the key",
         ("PKIX", "SunX509"),
     ),
-    "zookeeper.clientCnxnSocket": Refusal(
+    "zookeeper.clientCnxnSocket": RefusedKey(
         JAVA_CLASS,
         "Remove the key: zookeeper.ssl.client.enable alone turns TLS on",
         ("org.apache.zookeeper.ClientCnxnSocketNetty", "org.apache.zookeeper.ClientCnxnSocketNIO"),
     ),
-    "zookeeper.ssl.crl.enable": Refusal(
+    "zookeeper.ssl.crl.enable": RefusedKey(
         "revoked certificates of ZooKeeper servers are not recognized here",
         "Remove the key, and take revoked certificates out of the trust store",
         ("false",),
     ),
-    "zookeeper.ssl.ocsp.enable": Refusal(
+    "zookeeper.ssl.ocsp.enable": RefusedKey(
         "revoked certificates of ZooKeeper servers are not recognized here",
         "Remove the key, and take revoked certificates out of the trust store",
         ("false",),

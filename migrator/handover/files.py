@@ -15,7 +15,7 @@ from migrator.config.property_edits import without_keys
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.handover.plan import MetadataDirectory
-from migrator.log.empty_mark import Beginning, EmptyMark
+from migrator.log.empty_mark import EmptyMark, EmptyReason
 from migrator.log.files import write_durably
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.lock import is_in_use
@@ -120,7 +120,7 @@ async def _at_rest(settings: Settings) -> MetadataDirectory:
         )
     if not (directory / DIRECTORY_NAME).is_dir():
         return MetadataDirectory(formatted=True)
-    if EmptyMark(directory / DIRECTORY_NAME).read() is Beginning.UNKNOWN:
+    if EmptyMark(directory / DIRECTORY_NAME).read() is EmptyReason.UNKNOWN:
         # The log is only a part, but a stock controller would vote with it: so it counts as no log.
         return MetadataDirectory(formatted=True)
     try:

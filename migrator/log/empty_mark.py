@@ -20,7 +20,7 @@ FILE_NAME = "must-fetch-first"
 _DATA_VERSION = 0
 
 
-class Beginning(Enum):
+class EmptyReason(Enum):
     """Why the disk began empty."""
 
     UNKNOWN = "unknown"
@@ -31,7 +31,7 @@ class EmptyMark:
     def __init__(self, log_directory: Path) -> None:
         self._path = log_directory / FILE_NAME
 
-    def read(self) -> Beginning | None:
+    def read(self) -> EmptyReason | None:
         """The contents of the mark; None without a mark. A mark that cannot be understood counts as the strictest one.
 
         :raises StorageError: it cannot be read.
@@ -40,10 +40,10 @@ class EmptyMark:
             if not machine().exists(self._path):
                 return None
             data = machine().content(self._path)
-        is_new = data == _encode(Beginning.NEW_QUORUM)
-        return Beginning.NEW_QUORUM if is_new else Beginning.UNKNOWN
+        is_new = data == _encode(EmptyReason.NEW_QUORUM)
+        return EmptyReason.NEW_QUORUM if is_new else EmptyReason.UNKNOWN
 
-    def write(self, beginning: Beginning) -> None:
+    def write(self, beginning: EmptyReason) -> None:
         """Durable when this returns.
 
         :raises StorageError: when that fails.
@@ -59,5 +59,5 @@ class EmptyMark:
         sync_directory(self._path.parent)
 
 
-def _encode(beginning: Beginning) -> bytes:
+def _encode(beginning: EmptyReason) -> bytes:
     return orjson.dumps({"diskBeganEmpty": beginning.value, "data_version": _DATA_VERSION})

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
-from migrator.apis.authorization import Audited, Forwarded, Trail
+from migrator.apis.authorization import Audited, ForwardedAccess, Trail
 from migrator.apis.call import ApiKind, Call
 from migrator.apis.fields import uuid_in
 from migrator.apis.registry import APIS, answer, check_access, refuse
@@ -129,7 +129,7 @@ class ControllerEndpoint:
             version=context.api_version,
             body=body,
             principal=principal,
-            access=Audited(Forwarded(access) if is_forwarded else access, trail),
+            access=Audited(ForwardedAccess(access) if is_forwarded else access, trail),
             listener=context.listener,
             client_id=context.client_id or "",
             may_use_tokens=(forwarded or principal != ANONYMOUS) and not principal.token_authenticated,

@@ -20,7 +20,7 @@ from migrator.image.release import release
 from migrator.image.replay import append_records, replay_snapshot
 from migrator.node.following import Follow, Following
 from migrator.node.loading import Decoding, Loading
-from migrator.observe.loop_health import TurnGauge, Work, freeze_live_objects
+from migrator.observe.loop_health import LoopWork, TurnGauge, freeze_live_objects
 from migrator.raft.messages import EpochOffset
 from migrator.records.batch import Batch, BatchHeader, read_header
 from migrator.records.contents import Decoded
@@ -362,7 +362,7 @@ class MetadataRuntime:
         if self._work is None and not self._is_followed and self._in_image >= self._load_end:
             self._work = self._make_known()
         if self._work is not None:
-            self._gauge.count(Work.RECORDS, TURN_RECORDS)
+            self._gauge.count(LoopWork.RECORDS, TURN_RECORDS)
             if next(self._work, _DONE) is _DONE:
                 self._work = None
                 if self._is_followed:
@@ -370,12 +370,12 @@ class MetadataRuntime:
             self._settle(TURN_RECORDS)
             return True
         if self._following.lags:
-            self._gauge.count(Work.RECORDS, TURN_RECORDS)
+            self._gauge.count(LoopWork.RECORDS, TURN_RECORDS)
             self._following.go_on()
             return True
         if self._loader.backlog:
             self._loader.apply(turn.records_left)
-            self._gauge.count(Work.RECORDS, self._loader.last_applied)
+            self._gauge.count(LoopWork.RECORDS, self._loader.last_applied)
             return turn.is_over(self._loader.last_applied)
         return self._decode_on(turn)
 
@@ -396,7 +396,7 @@ class MetadataRuntime:
             decoding = self._decoding = Decoding(batch)
         before = len(decoding.records)
         is_over = decoding.go_on(turn)
-        self._gauge.count(Work.RECORDS, len(decoding.records) - before)
+        self._gauge.count(LoopWork.RECORDS, len(decoding.records) - before)
         if len(decoding.records) == decoding.header.count:
             self._decoding = None
             self._taken = decoding.header.next_offset

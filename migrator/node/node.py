@@ -38,7 +38,7 @@ from migrator.node.own_threads import OWN_THREADS, OwnThreads
 from migrator.node.propagation import KRaftPropagation
 from migrator.node.quorum.describe import QuorumDescriber
 from migrator.node.quorum.either_transport import EitherTransport
-from migrator.node.quorum.gossip import Gossip, Peers
+from migrator.node.quorum.gossip import Gossip, GossipTransport
 from migrator.node.quorum.own_entry import OwnEntry
 from migrator.node.quorum.roll_call import ElectionFacts, NotedTransport, RollCall, VoteNotes, noted
 from migrator.node.quorum.transports import grpc_address, grpc_tls, kafka_transport, peer_clients, raft_transport
@@ -243,7 +243,7 @@ def _roll_call(settings: Settings, core: NodeCore, signals: VoterSignals, votes:
     return RollCall(lambda: core.quorum.status().has_leader, signals.ask, facts, votes)
 
 
-def _gossip(core: NodeCore, gossip: Gossip, peers: Peers, supervisor: Supervisor) -> None:
+def _gossip(core: NodeCore, gossip: Gossip, peers: GossipTransport, supervisor: Supervisor) -> None:
     """Exchange gRPC addresses with our own nodes, at once when a node stands for election."""
     core.leadership.role_listeners.append(gossip.wake)
     core.leadership.address_listeners.append(gossip.wake)

@@ -28,7 +28,7 @@ collection of the middle generation looks at 100,000 objects; with 500,000, it t
 turn."""
 
 
-class Work(Enum):
+class LoopWork(Enum):
     """Kinds of work that a turn of the event loop does on the log and its records, and whose amount a peer decides."""
 
     CHECKED_BATCHES = "batches checked"
@@ -45,11 +45,11 @@ class TurnGauge:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.counts = False
-        self._turn: Counter[Work] = Counter()
-        self.largest: Counter[Work] = Counter()
+        self._turn: Counter[LoopWork] = Counter()
+        self.largest: Counter[LoopWork] = Counter()
         """The most work of one turn, by kind."""
 
-    def count(self, work: Work, amount: int) -> None:
+    def count(self, work: LoopWork, amount: int) -> None:
         if not self.counts:
             return
         if not self._turn:

@@ -15,7 +15,7 @@ from migrator.log.meta_properties import MetaProperties
 from migrator.migration.machine.guards import Standing
 from migrator.preflight.lost_states import Lost, Partition, Reported
 from migrator.values import value
-from migrator.wire.identity import ListenerAuthentication, Shown
+from migrator.wire.identity import ListenerAuthentication, ShownIdentity
 from migrator.zookeeper.request_size import JUTE_MAXBUFFER
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode
 
@@ -128,7 +128,7 @@ class ControllerFile:
     listeners: tuple[Listener, ...]
     directory: DirectoryFacts
     open_doors: tuple[OpenDoor, ...] = ()
-    shown: Shown | None = None
+    shown: ShownIdentity | None = None
     """The principal that it shows other controllers; None when its security cannot be used."""
     authentication: ListenerAuthentication | None = None
     """The authentication of its controller listener; None when its security cannot be used."""

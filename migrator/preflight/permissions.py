@@ -9,7 +9,7 @@ from kazoo.security import ACL
 
 from migrator.preflight.evidence import EXAMPLES_MAX, PermissionFacts, Trouble
 from migrator.zookeeper.ops import FORBIDDEN_REMEDY
-from migrator.zookeeper.permissions import Wanted, forbidden
+from migrator.zookeeper.permissions import WantedPaths, forbidden
 from migrator.zookeeper.session import ZooKeeperSession
 
 WHO_AM_I = 107
@@ -17,7 +17,9 @@ FIRST_WITH_WHO_AM_I = (3, 7, 0)
 _INT = struct.Struct(">i")
 
 
-def look_at_permissions(session: ZooKeeperSession, wanted: Wanted, version: tuple[int, ...] | None) -> PermissionFacts:
+def look_at_permissions(
+    session: ZooKeeperSession, wanted: WantedPaths, version: tuple[int, ...] | None
+) -> PermissionFacts:
     """Try every operation in a form that cannot succeed.
 
     :raises ZooKeeperUnavailableError: the connection was lost.

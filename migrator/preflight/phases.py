@@ -27,7 +27,7 @@ START, MIGRATE, COPY, KRAFT, FINISH, HANDOVER = MigrationPhase
 
 
 @value
-class Span:
+class PhaseSpan:
     """``first``: the phase in which the fault does harm for the first time. ``last``: the phase after which the check
     has no meaning: the cluster looks otherwise then, or the fault can do no harm any more."""
 
@@ -66,11 +66,11 @@ _CODES: Mapping[tuple[MigrationPhase, MigrationPhase], str] = {
 }
 
 
-def _spans() -> Iterator[tuple[str, Span]]:
+def _spans() -> Iterator[tuple[str, PhaseSpan]]:
     for (first, last), codes in _CODES.items():
         for code in codes.split():
-            yield code, Span(first, last)
+            yield code, PhaseSpan(first, last)
 
 
-SPANS: Mapping[str, Span] = dict(_spans())
+SPANS: Mapping[str, PhaseSpan] = dict(_spans())
 """The span of each check, by the check's code."""

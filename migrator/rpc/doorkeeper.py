@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 from migrator.clock import monotonic_seconds
 from migrator.observe.printable import quoted
 from migrator.rpc.doors import DOORS, REMEDIES, Door
-from migrator.rpc.identity import CALLER, Caller, Identities
+from migrator.rpc.identity import CALLER, GrpcCaller, Identities
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
 
         return stream
 
-    def _identify(self, method: str, context: Any) -> tuple[Caller, Door]:
+    def _identify(self, method: str, context: Any) -> tuple[GrpcCaller, Door]:
         """Determine the caller and check its right, before a byte of the request is read."""
         caller, door = self._identities.caller(context), DOORS.get(method)
         if door is None or not caller.roles & door.roles:
@@ -104,7 +104,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
         return caller, door
 
     @contextmanager
-    def _counted(self, caller: Caller) -> Iterator[None]:
+    def _counted(self, caller: GrpcCaller) -> Iterator[None]:
         if self._calls[caller.name] >= CALLS_PER_CALLER:
             raise CallRefused(
                 grpc.StatusCode.RESOURCE_EXHAUSTED, f"{CALLS_PER_CALLER} calls of this caller are in progress already"
@@ -116,7 +116,12 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
             self._calls[caller.name] -= 1
 
     async def _request(
-        self, door: Door, caller: Caller, method: str, requests: AsyncIterator[bytes], decode: Callable[[bytes], Any]
+        self,
+        door: Door,
+        caller: GrpcCaller,
+        method: str,
+        requests: AsyncIterator[bytes],
+        decode: Callable[[bytes], Any],
     ) -> Any:
         """The request. It is refused when it names another voter than the caller as its sender."""
         try:
@@ -135,7 +140,7 @@ class Doorkeeper(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # gRPC has 
                 raise self._refuse(caller, method, why)
         return request
 
-    def _refuse(self, caller: Caller, method: str, why: str) -> CallRefused:
+    def _refuse(self, caller: GrpcCaller, method: str, why: str) -> CallRefused:
         call = method.rpartition("/")[2]
         text = f"{quoted(caller.name)} may not call {call}: {why}"
         self._refusals.tell(caller, call, text)
@@ -148,7 +153,7 @@ class _Refusals:
     def __init__(self) -> None:
         self._told: dict[tuple[str, str], tuple[float, int]] = {}
 
-    def tell(self, caller: Caller, call: str, text: str) -> None:
+    def tell(self, caller: GrpcCaller, call: str, text: str) -> None:
         key, now = (caller.name, call), monotonic_seconds()
         if key not in self._told and len(self._told) >= REMEMBERED_REFUSALS:
             key = ("others", "any call")

@@ -57,7 +57,7 @@ def read_certificate(pem: bytes) -> Certificate:
 
 
 @value
-class Caller:
+class GrpcCaller:
     """A caller. ``name``: for logs and the journal; ``node_id``: the voter to which the certificate belongs."""
 
     name: str
@@ -73,7 +73,7 @@ class Caller:
         return Orderer(self.name, self.address)
 
 
-CALLER: ContextVar[Caller] = ContextVar("CALLER")
+CALLER: ContextVar[GrpcCaller] = ContextVar("CALLER")
 """The caller of the call that this task serves. The doorkeeper sets it."""
 
 
@@ -88,34 +88,34 @@ class Identities:
         self._operators = operators
         self._owner = local_user(os.geteuid())
 
-    def caller(self, context: Any) -> Caller:
+    def caller(self, context: Any) -> GrpcCaller:
         proofs = context.auth_context().get("x509_pem_cert", ())
         return self.known(tuple(proofs), unquote(context.peer()), wall_time())
 
-    def known(self, pems: Sequence[bytes], peer: str, now: datetime) -> Caller:
+    def known(self, pems: Sequence[bytes], peer: str, now: datetime) -> GrpcCaller:
         """The caller at that time.
 
         :param pems: the certificate that the peer has proved to have the key of, if any.
         :param peer: the other end's address, in gRPC's words.
         """
         if peer.startswith("unix:"):
-            return Caller(self._owner, SOCKET, frozenset({CallerRole.OWNER}))
+            return GrpcCaller(self._owner, SOCKET, frozenset({CallerRole.OWNER}))
         if len(pems) != 1:
-            return Caller(NOBODY, peer, why_not="there is no certificate")
+            return GrpcCaller(NOBODY, peer, why_not="there is no certificate")
         try:
             certificate = read_certificate(pems[0])
         except ValueError:
-            return Caller(NOBODY, peer, why_not="the certificate cannot be read")
+            return GrpcCaller(NOBODY, peer, why_not="the certificate cannot be read")
         if certificate.principal is None:
-            return Caller(NOBODY, peer, why_not="the certificate has no subject: give it a common name")
+            return GrpcCaller(NOBODY, peer, why_not="the certificate has no subject: give it a common name")
         name = printable(certificate.principal)
         if why_not := certificate.why_not(now):
-            return Caller(name, peer, why_not=f"{why_not}. {RENEW}")
+            return GrpcCaller(name, peer, why_not=f"{why_not}. {RENEW}")
         node_id = self._voters.get(certificate.principal)
         roles = {CallerRole.VOTER} if node_id is not None else set()
         if certificate.principal in self._operators:
             roles.add(CallerRole.OPERATOR)
-        return Caller(name, peer, frozenset(roles), node_id)
+        return GrpcCaller(name, peer, frozenset(roles), node_id)
 
 
 def local_user(uid: int) -> str:

@@ -14,7 +14,7 @@ from migrator.wire.security import ListenerSecurity
 
 
 @value
-class Shown:
+class ShownIdentity:
     """``user``: that of its SASL login, "" when it is known only at the login; ``subject``: that of its certificate."""
 
     user: str
@@ -29,7 +29,7 @@ class ListenerAuthentication:
     asks_for_certificate: bool
     rules: tuple[MappingRule, ...]
 
-    def principal_of(self, shown: Shown) -> str | None:
+    def principal_of(self, shown: ShownIdentity) -> str | None:
         """The principal, spelled as in ``super.users``; None when it is known only at the login.
 
         :raises ValueError: no mapping rule applies to the certificate.
@@ -41,7 +41,7 @@ class ListenerAuthentication:
         return str(ANONYMOUS)
 
 
-def shown_by(security: ListenerSecurity) -> Shown:
+def shown_by(security: ListenerSecurity) -> ShownIdentity:
     """The user or certificate that a node with this security presents to its peers.
 
     :raises ValueError: its certificate is malformed.
@@ -52,7 +52,7 @@ def shown_by(security: ListenerSecurity) -> Shown:
         with reading_certificates():
             (first, *_) = x509.load_pem_x509_certificates(own.certificates.encode())
         subject = distinguished_name(first.public_bytes(Encoding.DER))
-    return Shown(security.sasl.client_user if security.sasl is not None else "", subject)
+    return ShownIdentity(security.sasl.client_user if security.sasl is not None else "", subject)
 
 
 def authentication_of(security: ListenerSecurity) -> ListenerAuthentication:

@@ -27,7 +27,7 @@ PROBE_NAME = "migrator-preflight"
 
 
 @value
-class Wanted:
+class WantedPaths:
     """The paths below which a migration creates znodes, and those that it sets and deletes."""
 
     parents: tuple[str, ...]
@@ -44,7 +44,7 @@ class Wanted:
             yield "delete it", Delete(path, NO_VERSION)
 
 
-def forbidden(session: ZooKeeperSession, wanted: Wanted) -> Iterator[tuple[str, str]]:
+def forbidden(session: ZooKeeperSession, wanted: WantedPaths) -> Iterator[tuple[str, str]]:
     """Try every operation without effect. Yields the path and a sentence for each that is refused.
 
     :raises ZooKeeperUnavailableError: the connection was lost.

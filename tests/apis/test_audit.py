@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
-from migrator.apis.audit import CHANGES, NAMES_MAX, PARTS_MAX, Exchange, Sender, audit_lines
+from migrator.apis.audit import CHANGES, NAMES_MAX, PARTS_MAX, AuditedRequest, Sender, audit_lines
 from migrator.apis.authorization import Access, Audited, Authorizer, Trail, Unlimited
 from migrator.apis.call import ApiKind, Call
 from migrator.apis.ordered import NAME_MAX, NAMED_AGAIN, TEXT_MAX
@@ -112,7 +112,7 @@ def lines(
 ) -> list[dict[str, Any]]:
     trail = Trail()
     asked = replace(asked, access=Audited(within, trail))
-    exchange = Exchange(asked.key, asked.version, asked.body, answered(controller, asked))
+    exchange = AuditedRequest(asked.key, asked.version, asked.body, answered(controller, asked))
     made = audit_lines(ALICE, exchange, trail, everything=everything, is_first_action=first)
     found = [line.content for line in made]
     text = orjson.dumps(found)
@@ -238,7 +238,7 @@ def test_whatever_the_wire_can_carry_gets_its_line(key: int) -> None:
             trail.hear((AclOperation.ALTER, ResourceType.CLUSTER, "kafka-cluster"), allowed=True)
             trail.hear((AclOperation.ALTER, ResourceType.TOPIC, "topic"), allowed=False)
             made = audit_lines(
-                ALICE, Exchange(key, version, body, said), trail, everything=False, is_first_action=False
+                ALICE, AuditedRequest(key, version, body, said), trail, everything=False, is_first_action=False
             )
             assert {line.content["outcome"] for line in made} == {"allowed", "denied"}
 
@@ -270,7 +270,7 @@ def test_an_order_about_very_many_says_that_its_list_is_cut(controller: LeadingC
     body = call(45, topics=({"name": "t", "partitions": rows},), timeout=MINUTE).body
     trail = Trail()
     Audited(Unlimited(), trail).allows(AclOperation.ALTER, ResourceType.CLUSTER, "kafka-cluster")
-    exchange = Exchange(45, 0, body, build(response_type(45, 0)))
+    exchange = AuditedRequest(45, 0, body, build(response_type(45, 0)))
     for count, is_cut in ((PARTS_MAX, False), (PARTS_MAX + 1, True)):
         topic = replace(body.topics[0], partitions=body.topics[0].partitions[:count])
         less = replace(exchange, body=replace(body, topics=(topic,)))
@@ -296,7 +296,7 @@ def test_an_order_without_an_answer_is_said_too() -> None:
     asked = call(64, broker_id=2)
     (line,) = audit_lines(
         Sender("User:alice", "10.0.0.7", "CONTROLLER", "User:broker-1", "10.0.0.1"),
-        Exchange(64, 0, asked.body), trail, everything=False, is_first_action=False,
+        AuditedRequest(64, 0, asked.body), trail, everything=False, is_first_action=False,
     )  # fmt: skip
     assert line.content["error"] == "NOT_ANSWERED"
     assert (line.content["forwarded_by"], line.content["forwarded_from"]) == ("User:broker-1", "10.0.0.1")

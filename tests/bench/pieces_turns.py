@@ -10,7 +10,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 from migrator.node.quorum import reads
-from migrator.observe.loop_health import Work
+from migrator.observe.loop_health import LoopWork
 from migrator.records.batch import BATCH_BYTES_MAX
 from tests.bench.pieces_memory import Sample
 from tests.node.test_far_behind import AWAY, Quorum, history
@@ -74,7 +74,7 @@ async def _follow(loop: MeasuredLoop, directory: Path, data: bytes) -> str:
         reads.READ_BYTES_MAX = limit
     wall, cpu = loop.longest
     await quorum.close()
-    most = ", ".join(f"{away.gauge.largest[work]:,} {work.value}" for work in Work if away.gauge.largest[work])
+    most = ", ".join(f"{away.gauge.largest[work]:,} {work.value}" for work in LoopWork if away.gauge.largest[work])
     return f"longest turn {wall * 1000:.0f} ms wall, {cpu * 1000:.0f} ms CPU; most in one: {most}"
 
 

@@ -17,7 +17,7 @@ from migrator.handover.files import StockFile, format_empty, look_into
 from migrator.handover.node_control import OperatorCommands
 from migrator.handover.plan import MetadataDirectory
 from migrator.image.model import MetadataImage
-from migrator.log.empty_mark import Beginning, EmptyMark
+from migrator.log.empty_mark import EmptyMark, EmptyReason
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.log.lock import DirectoryLock
 from migrator.log.meta_properties import read_meta_properties
@@ -174,7 +174,7 @@ async def test_what_a_directory_says(tmp_path: Path, state: m.ZkMigrationState, 
 async def test_a_part_of_a_log_is_no_log(tmp_path: Path) -> None:
     """A stock controller would vote with it; the other voters must have everything before it starts."""
     written(tmp_path, m.ZkMigrationState.POST_MIGRATION)
-    EmptyMark(tmp_path / DIRECTORY_NAME).write(Beginning.UNKNOWN)
+    EmptyMark(tmp_path / DIRECTORY_NAME).write(EmptyReason.UNKNOWN)
     assert await look_into(settings(tmp_path), None) == MetadataDirectory(formatted=True)
 
 

@@ -18,7 +18,7 @@ from migrator.raft import messages as m
 from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
 from migrator.raft.transport import TransportError, UnreachableError
 from migrator.rpc.codec import from_proto, to_proto
-from migrator.rpc.identity import CALLER, Caller
+from migrator.rpc.identity import CALLER, GrpcCaller
 from migrator.rpc.operator_service import OperatorService
 from migrator.rpc.voters_service import VotersService
 from migrator.wire.decode import decode_exactly
@@ -178,7 +178,7 @@ class BrokerSeat:
 
     async def _operate(self, random: Random, hostile: Hostile, knock: Knock) -> None:
         request = through_bytes(hostile.proto(knock.schema))
-        CALLER.set(Caller("an operator", "an address"))
+        CALLER.set(GrpcCaller("an operator", "an address"))
         called = getattr(self._services[knock.door], knock.name)(request, GrpcContext())
         with contextlib.suppress(AbortedError):
             if hasattr(called, "__aiter__"):

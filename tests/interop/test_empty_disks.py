@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from migrator.drill.cluster import ControllerProcess
-from migrator.log.empty_mark import Beginning, EmptyMark
+from migrator.log.empty_mark import EmptyMark, EmptyReason
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.parts.kafka import KafkaRelease
 from tests.interop.support.mixed_voters import MixedVoters
@@ -85,17 +85,17 @@ async def test_two_lost_disks_wait_for_the_log_of_a_stock_voter(tmp_path: Path, 
         for node in OURS:
             await until(partial(has_said, quorum.controllers[node], WAITS + "no answer from controller 3"))
         left = EmptyMark(log_directory(quorum.stock_voter))
-        left.write(Beginning.UNKNOWN)
+        left.write(EmptyReason.UNKNOWN)
         quorum.stock_voter.start()
         for node in OURS:
             await until(partial(has_said, quorum.controllers[node], WAITS + "a log is at controller 3"))
-            assert EmptyMark(log_directory(quorum.controllers[node])).read() is Beginning.UNKNOWN
+            assert EmptyMark(log_directory(quorum.controllers[node])).read() is EmptyReason.UNKNOWN
             assert not has_said(quorum.controllers[node], "This controller leads")
         await asyncio.to_thread(quorum.controllers[1].kill)
         quorum.controllers[1].properties["migrator.quorum.require.bootstrap"] = "false"
         quorum.controllers[1].start()
         await quorum.until_caught_up()
         assert (await quorum.until(lambda _: True)).high_watermark > before
-        assert left.read() is Beginning.UNKNOWN
+        assert left.read() is EmptyReason.UNKNOWN
     finally:
         await asyncio.to_thread(quorum.close)

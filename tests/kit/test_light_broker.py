@@ -18,7 +18,7 @@ from migrator.parts.processes import ChildProcess, free_port
 from migrator.records.metadata import Endpoint
 from migrator.rollout.plan.modes import watched_keys
 from migrator.rollout.ports import Some
-from migrator.rollout.seeing.brokers import BrokerAnswer, BrokerEyes, PartitionList
+from migrator.rollout.seeing.brokers import BrokerEyes, PartitionList, SettingsAnswer
 from migrator.zookeeper.znodes import paths
 from tests.conftest import ZooKeeperSpace
 from tests.kit.light_broker import mode_of, options_of
@@ -87,7 +87,7 @@ def test_it_tells_what_it_has_read_and_how_partitions_are(
             lambda: zookeeper_client.get_children(paths.BROKER_IDS) == ["7"], "it is registered", timeout_seconds=60
         )
         answer = asyncio.run(eyes.ask(7, ends))
-        assert isinstance(answer, BrokerAnswer)
+        assert isinstance(answer, SettingsAnswer)
         assert answer.file == {"zookeeper.connect": zookeeper.hosts, "zookeeper.ssl.keystore.password": None}
         listed = asyncio.run(eyes.partitions(ends))
         assert isinstance(listed, PartitionList)

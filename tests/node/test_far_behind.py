@@ -18,7 +18,7 @@ from migrator.node.core import NodeCore
 from migrator.node.quorum import reads
 from migrator.node.quorum.intake import check_records
 from migrator.node.status_source import NodeStatusSource
-from migrator.observe.loop_health import TurnGauge, Work
+from migrator.observe.loop_health import LoopWork, TurnGauge
 from migrator.raft.messages import FetchResponse, RaftResponse
 from migrator.records import batch
 from migrator.records.batch import BATCH_BYTES_MAX, BatchHeader, build_batch, iter_headers
@@ -116,11 +116,11 @@ async def test_no_turn_of_the_loop_does_more_than_its_share(tmp_path: Path) -> N
     leader.gauge.counts = away.gauge.counts = True
     await quorum.cluster.agree(leader.storage.log.end_offset() - 1)
     largest = away.gauge.largest
-    assert 0 < largest[Work.CHECKED_BATCHES] <= TURN_RECORDS
-    assert 0 < largest[Work.CHECKED_BYTES] <= TURN_BYTES + BATCH_BYTES_MAX
-    assert 0 < largest[Work.RECORDS] <= 2 * TURN_RECORDS
-    assert 0 < largest[Work.WRITTEN_BYTES] <= reads.READ_BYTES_MAX
-    assert 0 < leader.gauge.largest[Work.READ_BYTES] <= 2 * reads.READ_BYTES_MAX
+    assert 0 < largest[LoopWork.CHECKED_BATCHES] <= TURN_RECORDS
+    assert 0 < largest[LoopWork.CHECKED_BYTES] <= TURN_BYTES + BATCH_BYTES_MAX
+    assert 0 < largest[LoopWork.RECORDS] <= 2 * TURN_RECORDS
+    assert 0 < largest[LoopWork.WRITTEN_BYTES] <= reads.READ_BYTES_MAX
+    assert 0 < leader.gauge.largest[LoopWork.READ_BYTES] <= 2 * reads.READ_BYTES_MAX
     await quorum.close()
 
 

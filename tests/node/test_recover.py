@@ -19,7 +19,7 @@ from migrator.controller.given_up import recovered_of
 from migrator.controller.quorum_target import TargetOrder
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
-from migrator.log.empty_mark import Beginning, EmptyMark
+from migrator.log.empty_mark import EmptyMark, EmptyReason
 from migrator.log.errors import StorageError
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.recovery_file import FILE_NAME
@@ -175,7 +175,7 @@ async def test_a_survivor_that_had_to_fetch_first_says_so_and_leads_alone(tmp_pa
         mark = EmptyMark(directory_of(cluster) / DIRECTORY_NAME)
         with closing(Survivor(cluster.settings(SURVIVOR))) as survivor:
             assert survivor.evidence().is_whole
-        mark.write(Beginning.UNKNOWN)
+        mark.write(EmptyReason.UNKNOWN)
         with closing(Survivor(cluster.settings(SURVIVOR))) as survivor:
             assert not survivor.evidence().is_whole
         recover(cluster)

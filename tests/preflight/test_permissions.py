@@ -10,7 +10,7 @@ from kazoo.security import make_acl, make_digest_acl
 
 from migrator.preflight.permissions import look_at_permissions
 from migrator.zookeeper.ops import Create, Delete, Failed, Op, SetData, ZkError
-from migrator.zookeeper.permissions import IMPOSSIBLE, NO_VERSION, PROBE_NAME, Wanted
+from migrator.zookeeper.permissions import IMPOSSIBLE, NO_VERSION, PROBE_NAME, WantedPaths
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter
 from tests.conftest import ZooKeeperSpace
@@ -64,7 +64,7 @@ def test_a_deletion_is_judged_by_the_parent(session: ZooKeeperSession, tree: Kaz
 
 
 def test_what_may_not_be_written_is_named_with_its_owners(session: ZooKeeperSession, tree: KazooClient) -> None:
-    wanted = Wanted(("/open", "/closed"), ("/open/child", "/closed/child"), ("/open/child", "/closed/child"))
+    wanted = WantedPaths(("/open", "/closed"), ("/open/child", "/closed/child"), ("/open/child", "/closed/child"))
     facts = look_at_permissions(session, wanted, (3, 9, 5))
     assert facts.probed == 6
     assert [(trouble.where, trouble.what) for trouble in facts.refused] == [
@@ -80,7 +80,7 @@ def test_what_may_not_be_written_is_named_with_its_owners(session: ZooKeeperSess
 
 def test_a_known_identity_may_write_and_is_named(session: ZooKeeperSession, tree: KazooClient) -> None:
     session.client.add_auth("digest", "kafka:secret")
-    facts = look_at_permissions(session, Wanted(("/closed",), ("/closed/child",), ()), (3, 9, 5))
+    facts = look_at_permissions(session, WantedPaths(("/closed",), ("/closed/child",), ()), (3, 9, 5))
     assert facts.refused == ()
     assert facts.identity == ("digest:kafka",)
     assert not tree.exists(f"/closed/{PROBE_NAME}")
@@ -89,6 +89,6 @@ def test_a_known_identity_may_write_and_is_named(session: ZooKeeperSession, tree
 def test_without_the_znode_of_the_check_nothing_is_written_either(
     session: ZooKeeperSession, zookeeper_client: KazooClient
 ) -> None:
-    facts = look_at_permissions(session, Wanted(("/",), (), ()), None)
+    facts = look_at_permissions(session, WantedPaths(("/",), (), ()), None)
     assert facts.refused == ()
     assert zookeeper_client.get_children("/") == []

@@ -11,7 +11,7 @@ from migrator.errors import OperatorError
 from migrator.rollout.engine.apply import Ending
 from migrator.rollout.opening.refusals import refuse_dynamic_maps
 from migrator.rollout.ports import BrokerMode, BrokerSeen, Observation
-from migrator.rollout.seeing.brokers import BrokerAnswer
+from migrator.rollout.seeing.brokers import SettingsAnswer
 from migrator.rollout.seeing.observer import brokers_seen
 from migrator.rollout.seeing.zookeeper import RegisteredBroker, ZooKeeperLook
 from migrator.seeing.quorum import QuorumLook
@@ -71,7 +71,7 @@ def test_the_first_listener_counts_and_the_name_of_a_protocol_needs_no_entry(lis
 
 def test_what_the_broker_says_is_kept() -> None:
     znode = ZooKeeperLook({1: RegisteredBroker(5, ())})
-    answers = {1: BrokerAnswer({}, "3.9", dynamic_map=LACKS)}
+    answers = {1: SettingsAnswer({}, "3.9", dynamic_map=LACKS)}
     seen = brokers_seen(znode, QuorumLook(None, None, -1), answers, is_finished=False)
     assert seen is not None
     assert seen[1].dynamic_map == LACKS

@@ -18,7 +18,7 @@ from migrator.rollout.files.property_files import HOSTS_AT_ONCE, at_once
 from migrator.rollout.gates.gatekeeper import Gatekeeper
 from migrator.rollout.ports import Observation, Some
 from migrator.rollout.seeing import observer
-from migrator.rollout.seeing.brokers import BrokerAnswer, BrokerEyes, PartitionList
+from migrator.rollout.seeing.brokers import BrokerEyes, PartitionList, SettingsAnswer
 from migrator.rollout.seeing.observer import ClusterObserver
 from migrator.rollout.seeing.zookeeper import RegisteredBroker, ZooKeeperEyes, ZooKeeperLook
 from migrator.seeing.quorum import QuorumEyes, QuorumLook
@@ -57,8 +57,8 @@ class Brokers(BrokerEyes):
         self.asked: list[int] = []
         self._says = says
 
-    async def ask(self, broker_id: int, endpoints: Sequence[Endpoint]) -> BrokerAnswer | str:
-        return BrokerAnswer({}, "3.9")
+    async def ask(self, broker_id: int, endpoints: Sequence[Endpoint]) -> SettingsAnswer | str:
+        return SettingsAnswer({}, "3.9")
 
     async def partitions(self, endpoints: Sequence[Endpoint]) -> PartitionList | str:
         self.asked.append(endpoints[0].port)

@@ -53,7 +53,7 @@ from migrator.rollout.ports import (
     PartitionsSeen,
     Some,
 )
-from migrator.rollout.seeing.brokers import BrokerAnswer, PartitionSeen, of_image, partitions_in
+from migrator.rollout.seeing.brokers import PartitionSeen, SettingsAnswer, of_image, partitions_in
 from migrator.rollout.seeing.leader_says import of_json, of_status
 from migrator.rollout.seeing.observer import brokers_seen, migration_seen, min_isr_of, whole
 from migrator.rollout.seeing.zookeeper import RegisteredBroker, ZooKeeperLook
@@ -115,7 +115,7 @@ def test_a_broker_is_seen_as_it_runs(
     settings: dict[str, str] | None,
     expected: tuple[BrokerMode | None, str, bool] | None,
 ) -> None:
-    answers = {} if settings is None else {1: BrokerAnswer(settings, "3.9")}
+    answers = {} if settings is None else {1: SettingsAnswer(settings, "3.9")}
     seen = brokers_seen(zookeeper, quorum, answers, is_finished=False)
     assert seen is not None
     found = seen.get(1)
@@ -123,7 +123,7 @@ def test_a_broker_is_seen_as_it_runs(
 
 
 def test_settings_that_may_not_be_seen_leave_the_registration() -> None:
-    answers = {1: BrokerAnswer(None, "")}
+    answers = {1: SettingsAnswer(None, "")}
     for quorum, mode in ((registered(migrating=True), MIGRATING), (NO_QUORUM, ZOOKEEPER)):
         seen = brokers_seen(HAS_ZNODE, quorum, answers, is_finished=False)
         assert seen is not None
@@ -151,7 +151,7 @@ def test_a_broker_that_may_serve_unseen_never_passes_for_one_that_is_down(
 
 
 def test_after_the_end_zookeeper_may_be_away() -> None:
-    seen = brokers_seen(AWAY, registered(), {1: BrokerAnswer(IN_KRAFT, "3.9")}, is_finished=True)
+    seen = brokers_seen(AWAY, registered(), {1: SettingsAnswer(IN_KRAFT, "3.9")}, is_finished=True)
     there = BrokerSeen(1, KRAFT, "quorum:77", serving=True, release="3.9", settings=IN_KRAFT, kraft_in_log=True)
     assert seen == {1: there}
 
@@ -380,7 +380,7 @@ def test_a_list_that_is_cut_off_or_hostile_is_refused(
 
 def test_the_strictest_default_counts() -> None:
     answers = {
-        number: BrokerAnswer(settings, "")
+        number: SettingsAnswer(settings, "")
         for number, settings in enumerate([None, {}, {"min.insync.replicas": "2"}, {"min.insync.replicas": "1"}])
     }
     assert min_isr_of(answers) == 2

@@ -25,7 +25,7 @@ from migrator.drill.light.client_apis import CLIENT_APIS, configs, metadata, rea
 from migrator.drill.light.isr_keeper import IsrKeeper
 from migrator.drill.light.log_follower import LogFollower, take_over
 from migrator.drill.light.metadata_cache import LEADER_DURING_DELETE, MetadataCache
-from migrator.drill.light.replicas import HostedReplicas, Key, Replica
+from migrator.drill.light.replicas import HostedReplicas, Key, LightReplica
 from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.values import value
@@ -361,7 +361,7 @@ class LightBroker:
         finally:
             await follower.close()
 
-    def _can_grow(self, key: Key, replica: Replica) -> bool:
+    def _can_grow(self, key: Key, replica: LightReplica) -> bool:
         if replica.leader != self.options.broker_id or set(replica.isr) >= set(replica.replicas):
             return False
         cached = self.cache.topics.get(key[0], {}).get(key[1])

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from migrator.drill.light.replicas import HostedReplicas, Key, Replica
+from migrator.drill.light.replicas import HostedReplicas, Key, LightReplica
 from migrator.wire.schemas import ALTER_PARTITION, build, request_type
 
 
@@ -29,7 +29,7 @@ class IsrKeeper:
     async def alter(self, broker_epoch: int, wanted: Mapping[Key, Sequence[int]]) -> dict[Key, ErrorCode]:
         """Request these ISRs and apply the granted ones; return each partition's error."""
         async with self._one_at_a_time:
-            asked: dict[UUID, dict[Key, Replica]] = defaultdict(dict)
+            asked: dict[UUID, dict[Key, LightReplica]] = defaultdict(dict)
             for key in wanted:
                 replica = self._replicas.hosted.get(key)
                 if replica is not None and replica.topic_id is not None:
@@ -51,7 +51,7 @@ class IsrKeeper:
             response = await self._ask(request)
             return {} if response is None else self._apply(response, asked)
 
-    def _apply(self, response: Any, asked: Mapping[UUID, Mapping[Key, Replica]]) -> dict[Key, ErrorCode]:
+    def _apply(self, response: Any, asked: Mapping[UUID, Mapping[Key, LightReplica]]) -> dict[Key, ErrorCode]:
         errors: dict[Key, ErrorCode] = {}
         for topic in response.topics:
             held = asked.get(topic.topic_id, {})
@@ -63,11 +63,11 @@ class IsrKeeper:
                     self._grant(key, held[key], state)
         return errors
 
-    def _grant(self, key: Key, asked: Replica, state: Any) -> None:
+    def _grant(self, key: Key, asked: LightReplica, state: Any) -> None:
         """Apply a granted ISR, unless a LeaderAndIsr has changed the partition meanwhile."""
         known = self._replicas.hosted.get(key)
         if known is not None and known.leader_epoch == asked.leader_epoch and known.topic_id == asked.topic_id:
-            self._replicas.hosted[key] = Replica(
+            self._replicas.hosted[key] = LightReplica(
                 topic_id=known.topic_id,
                 leader=state.leader_id,
                 leader_epoch=state.leader_epoch,
@@ -77,7 +77,7 @@ class IsrKeeper:
             )
 
 
-def _alteration(key: Key, replica: Replica, isr: Sequence[int]) -> dict[str, Any]:
+def _alteration(key: Key, replica: LightReplica, isr: Sequence[int]) -> dict[str, Any]:
     return {
         "partition_index": key[1],
         "leader_epoch": replica.leader_epoch,

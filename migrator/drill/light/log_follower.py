@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from migrator.drill.light.metadata_cache import CachedPartition, MetadataCache
-from migrator.drill.light.replicas import HostedReplicas, Replica
+from migrator.drill.light.replicas import HostedReplicas, LightReplica
 from migrator.image.model import MetadataImage
 from migrator.wire.observer import Observer
 from migrator.wire.raft_codec import ListenerEndpoint
@@ -68,7 +68,7 @@ def take_over(image: MetadataImage, broker_id: int, cache: MetadataCache, replic
             )
             if broker_id in it.replicas:
                 replicas.logs[topic.name, number] = topic_id
-                hosted[topic.name, number] = Replica(
+                hosted[topic.name, number] = LightReplica(
                     topic_id, it.leader, it.leader_epoch, it.partition_epoch, tuple(it.isr), tuple(it.replicas)
                 )
     replicas.hosted = hosted

@@ -19,7 +19,7 @@ Key = tuple[str, int]
 
 
 @value
-class Replica:
+class LightReplica:
     """One partition on this broker. ``topic_id`` None: its log has none yet."""
 
     topic_id: UUID | None
@@ -37,7 +37,7 @@ class HostedReplicas:
         self._broker_id = broker_id
         self.logs: dict[Key, UUID | None] = {}
         """The logs on disk; they survive a restart."""
-        self.hosted: dict[Key, Replica] = {}
+        self.hosted: dict[Key, LightReplica] = {}
         self.strays: dict[Key, UUID | None] = {}
         """Logs that a full LeaderAndIsr did not name."""
         self.heard = False
@@ -90,7 +90,7 @@ class HostedReplicas:
         if self._broker_id not in state.replicas:
             return ErrorCode.unknown_topic_or_partition
         self.logs[key] = topic.topic_id or log_id
-        self.hosted[key] = Replica(
+        self.hosted[key] = LightReplica(
             topic_id=topic.topic_id,
             leader=state.leader,
             leader_epoch=state.leader_epoch,

@@ -20,7 +20,7 @@ from migrator.drill.cluster import MIGRATOR, WAIT_SECONDS, Cluster
 from migrator.drill.probes import POLL_SECONDS, command
 from migrator.drill.report import DrillFailedError, DrillReport
 from migrator.drill.rollout.ask import MODULE
-from migrator.drill.rollout.services import Service, Services
+from migrator.drill.rollout.services import NodeService, Services
 from migrator.errors import ExitCode
 from migrator.log.files import file_digest
 from migrator.parts.java import ONE_TIER
@@ -48,7 +48,7 @@ class DeskNode:
     node_id: int
     name: str
     properties: Path
-    service: Service
+    service: NodeService
     rack: str = ""
 
 

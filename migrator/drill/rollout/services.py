@@ -31,7 +31,7 @@ PATH_MAX = 103
 """The most bytes of the path of a socket: macOS allows 103, Linux 107."""
 
 
-class Service(Protocol):
+class NodeService(Protocol):
     """One node."""
 
     def run(self) -> None:
@@ -49,7 +49,7 @@ class Service(Protocol):
 
 @value
 class OurController:
-    """A controller of this program (see `Service`)."""
+    """A controller of this program (see `NodeService`)."""
 
     node: ControllerProcess
 
@@ -70,7 +70,7 @@ class OurController:
 
 @value
 class KafkaNode:
-    """A broker, or a controller of Kafka (see `Service`)."""
+    """A broker, or a controller of Kafka (see `NodeService`)."""
 
     node: StockNode
 
@@ -93,7 +93,7 @@ class Services:
     :param nodes: by name, as the inventory calls them.
     """
 
-    def __init__(self, nodes: Mapping[str, Service]) -> None:
+    def __init__(self, nodes: Mapping[str, NodeService]) -> None:
         self._nodes = nodes
         self._locks = {name: asyncio.Lock() for name in nodes}
         self._directory: Path | None = None

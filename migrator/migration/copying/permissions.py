@@ -7,7 +7,7 @@ from itertools import islice
 
 from migrator.migration.translate import source
 from migrator.zookeeper.ops import FORBIDDEN_REMEDY, ZkSource
-from migrator.zookeeper.permissions import Wanted, forbidden
+from migrator.zookeeper.permissions import WantedPaths, forbidden
 from migrator.zookeeper.session import ZooKeeperSession
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.errors import ZnodeError
@@ -31,7 +31,7 @@ def entities(reader: ZkSource) -> dict[str, list[str]]:
     }
 
 
-def wanted(reader: ZkSource, listed: Mapping[str, list[str]]) -> Wanted:
+def wanted(reader: ZkSource, listed: Mapping[str, list[str]]) -> WantedPaths:
     """The operations of a migration on this ZooKeeper; of a big family, a sample that is spread over all of it.
 
     :param listed: see `entities`.
@@ -48,7 +48,7 @@ def wanted(reader: ZkSource, listed: Mapping[str, list[str]]) -> Wanted:
         nodes += found
     nodes += [f"{topic}/partitions/0/state" for topic in spread["topics"]]
     removable = [paths.CONTROLLER, paths.DELETE_TOPICS, *(found[0] for found in spread.values() if found)]
-    return Wanted(_there(reader, parents), _there(reader, nodes), _there(reader, removable))
+    return WantedPaths(_there(reader, parents), _there(reader, nodes), _there(reader, removable))
 
 
 def forbidden_to(session: ZooKeeperSession, reader: ZkSource) -> Iterator[ZnodeError]:

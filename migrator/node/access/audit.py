@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from migrator.apis.audit import Exchange, Sender, audit_lines
+from migrator.apis.audit import AuditedRequest, Sender, audit_lines
 from migrator.apis.authorization import Trail
 from migrator.config.settings import Settings
 from migrator.observe.authorizer_log import FILE_NAME, AuthorizerLog
@@ -125,7 +125,7 @@ class Audit:
         )
         lines = audit_lines(
             sender,
-            Exchange(context.api_key, context.api_version, body, answer),
+            AuditedRequest(context.api_key, context.api_version, body, answer),
             trail,
             everything=self._everything,
             is_first_action=is_first_action,

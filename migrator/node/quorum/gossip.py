@@ -33,7 +33,7 @@ REQUEST_SECONDS = 5.0
 EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - what a listener may be bound to, and nobody can connect to
 
 
-class Peers(Protocol):
+class GossipTransport(Protocol):
     """The transport of gossip."""
 
     async def advertise(self, peer: int, own: NodeAddress, timeout: float) -> None:
@@ -130,7 +130,7 @@ class Gossip:
         """Ask all peers again at once: this node may have news, or look for a node."""
         self._woken.set()
 
-    async def run(self, peers: Peers) -> None:
+    async def run(self, peers: GossipTransport) -> None:
         """Exchange addresses with all reachable peers until cancelled."""
         while True:
             self._woken.clear()
@@ -139,13 +139,13 @@ class Gossip:
                 async with asyncio.timeout(PERIOD_SECONDS):
                     await self._woken.wait()
 
-    async def ask_around(self, peers: Peers) -> None:
+    async def ask_around(self, peers: GossipTransport) -> None:
         """Ask all peers once."""
         if not self._addresses.has_fixed_voters:
             others = {*self._configured, *self._heard} - {self._addresses.node_id}
             await asyncio.gather(*(self._exchange(peers, node_id) for node_id in sorted(others)))
 
-    async def _exchange(self, peers: Peers, node_id: int) -> None:
+    async def _exchange(self, peers: GossipTransport, node_id: int) -> None:
         """Ask a peer, and send it our address unless it has that already."""
         try:
             known = await peers.discover(node_id, self.heard(), REQUEST_SECONDS)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from migrator.observe.loop_health import TurnGauge, Work
+from migrator.observe.loop_health import LoopWork, TurnGauge
 from migrator.raft.messages import FetchResponse
 from migrator.records.contents import Decoded, check_contents
 from migrator.records.errors import CorruptRecordsError
@@ -79,5 +79,5 @@ def _check_part(checker: RunChecker, gauge: TurnGauge, decoded: list[Decoded]) -
             decoded += part
         return is_more
     finally:
-        gauge.count(Work.CHECKED_BATCHES, checker.checked_batches - batches)
-        gauge.count(Work.CHECKED_BYTES, checker.checked_bytes - size)
+        gauge.count(LoopWork.CHECKED_BATCHES, checker.checked_batches - batches)
+        gauge.count(LoopWork.CHECKED_BYTES, checker.checked_bytes - size)

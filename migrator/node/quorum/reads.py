@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from migrator.log.errors import StorageError
 from migrator.log.metadata_log import MetadataLog
-from migrator.observe.loop_health import TurnGauge, Work
+from migrator.observe.loop_health import LoopWork, TurnGauge
 from migrator.raft.effects import ReadLog
 from migrator.raft.messages import FetchResponse
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
@@ -92,6 +92,6 @@ class FetchReads:
 
     def _serve_one(self, effect: ReadLog, size: int) -> int:
         records = self._log.read(effect.offset, size) if size and self._is_there(effect) else b""
-        self._gauge.count(Work.READ_BYTES, len(records))
+        self._gauge.count(LoopWork.READ_BYTES, len(records))
         self._answer(effect.context, replace(effect.response, records=records))
         return len(records)

@@ -30,7 +30,7 @@ from migrator.node.quorum.observer import QuorumObserver
 from migrator.node.quorum.reads import CONTESTED_BYTES_MAX, READ_BYTES_MAX, FetchReads
 from migrator.node.quorum.refusals import Refusals
 from migrator.node.quorum.storage import NodeStorage
-from migrator.observe.loop_health import TurnGauge, Work
+from migrator.observe.loop_health import LoopWork, TurnGauge
 from migrator.raft import effects as fx
 from migrator.raft import events as ev
 from migrator.raft.config import EPOCH_LIMIT, EPOCHS_USED_UP
@@ -216,7 +216,7 @@ class QuorumRunner:
         most = min(effect.max_bytes, _most(asked.is_contested))
         await asked.reserve(most)
         response = self._storage.read_snapshot_chunk(effect.response, most)
-        self._gauge.count(Work.READ_BYTES, len(response.data))
+        self._gauge.count(LoopWork.READ_BYTES, len(response.data))
         return response
 
     def append(self, epoch: int, batches: bytes, records: Sequence[MetadataRecord] | None = None) -> int | None:
@@ -341,7 +341,7 @@ class QuorumRunner:
             return False
         self.refusals.accepted()
         grown = metadata_log.size() - size
-        self._gauge.count(Work.WRITTEN_BYTES, grown)
+        self._gauge.count(LoopWork.WRITTEN_BYTES, grown)
         if own_epoch is None or self._proposed is None:
             self._observer.appended(grown, checked.decoded if checked is not None else ())
         else:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kio.schema.errors import ErrorCode
 
-from migrator.log.empty_mark import Beginning, EmptyMark
+from migrator.log.empty_mark import EmptyMark, EmptyReason
 from migrator.log.errors import StorageError
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.quorum_state import QuorumStateFile
@@ -59,17 +59,17 @@ class NodeStorage:
         """Whether the disk began empty, at this start or an earlier one, and has not yet had everything that a leader
         had. The mark of this is durable on return. The file that formatting leaves at offset 0 is no log."""
         if self._empty_mark.read() is None and not self.log.end_offset() and not self.log.snapshots():
-            self._empty_mark.write(Beginning.UNKNOWN)
+            self._empty_mark.write(EmptyReason.UNKNOWN)
         return self.must_fetch_first
 
     @property
     def must_fetch_first(self) -> bool:
         """Whether the disk has the mark of an empty disk, and the quorum is not known to be new."""
-        return self._empty_mark.read() is Beginning.UNKNOWN
+        return self._empty_mark.read() is EmptyReason.UNKNOWN
 
     def note_new_quorum(self) -> None:
         """Note that the disk began empty together with the quorum; durable on return."""
-        self._empty_mark.write(Beginning.NEW_QUORUM)
+        self._empty_mark.write(EmptyReason.NEW_QUORUM)
         log.info("The metadata directories of all voters are empty: the quorum is new")
 
     def unmark(self) -> None:

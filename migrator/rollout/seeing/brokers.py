@@ -61,7 +61,7 @@ PARTITION = struct.Struct(">iiii")
 
 
 @value
-class BrokerAnswer:
+class SettingsAnswer:
     """``settings``: None where the broker does not show them (``hidden`` says why), or delays its answer. ``file`` and
     ``dynamic_map``: as in `BrokerSeen`."""
 
@@ -122,7 +122,7 @@ class BrokerEyes:
         self._security = broker_security(settings)
         self._turns = asyncio.Semaphore(ASKED_AT_ONCE)
 
-    async def ask(self, broker_id: int, endpoints: Sequence[Endpoint]) -> BrokerAnswer | str:
+    async def ask(self, broker_id: int, endpoints: Sequence[Endpoint]) -> SettingsAnswer | str:
         """What a broker says of itself, or why it does not."""
         try:
             async with self._turns, asyncio.timeout(ASK_SECONDS):
@@ -135,12 +135,12 @@ class BrokerEyes:
         except (MigratorError, TimeoutError) as error:
             return f"broker {broker_id} does not answer: {str(error) or f'not within {ASK_SECONDS:g} s'}"
 
-    def _answer(self, found: BrokerConfigs | Refused | None, release: str) -> BrokerAnswer:
+    def _answer(self, found: BrokerConfigs | Refused | None, release: str) -> SettingsAnswer:
         if not isinstance(found, BrokerConfigs):
-            return BrokerAnswer(None, release, hidden="it holds its answer back" if found is None else found.error)
+            return SettingsAnswer(None, release, hidden="it holds its answer back" if found is None else found.error)
         in_force = {key: text for key, text in found.in_force.items() if key in ASKED_KEYS}
         in_file = {key: text for key, text in found.in_file.items() if key in self._watched}
-        return BrokerAnswer(in_force, release, in_file, dynamic_map=found.dynamic.get(PROTOCOLS, ""))
+        return SettingsAnswer(in_force, release, in_file, dynamic_map=found.dynamic.get(PROTOCOLS, ""))
 
     async def partitions(self, endpoints: Sequence[Endpoint]) -> PartitionList | str:
         """All partitions as one broker knows them, or why it does not tell. The caller bounds the time.

@@ -13,7 +13,7 @@ from migrator.migration.machine.states import PublicState, State, public_state
 from migrator.records.metadata import Endpoint
 from migrator.records.versions import version_at
 from migrator.rollout.ports import BrokerMode, BrokerSeen, MigrationSeen, Observation, PartitionsSeen
-from migrator.rollout.seeing.brokers import MIN_ISR, BrokerAnswer, BrokerEyes, PartitionList, of_image
+from migrator.rollout.seeing.brokers import MIN_ISR, BrokerEyes, PartitionList, SettingsAnswer, of_image
 from migrator.rollout.seeing.leader_says import LeaderSays, by_asker
 from migrator.rollout.seeing.zookeeper import RegisteredBroker, ZooKeeperEyes, ZooKeeperLook
 from migrator.rpc.ask_quorum import QuorumAsker
@@ -75,7 +75,7 @@ class ClusterObserver:
                 strict=True,
             )
         )
-        answers = {broker: answer for broker, answer in asked.items() if isinstance(answer, BrokerAnswer)}
+        answers = {broker: answer for broker, answer in asked.items() if isinstance(answer, SettingsAnswer)}
         found = await self._partitions(zookeeper, quorum.image, state, known, answers) if partitions else None
         return Observation(
             cluster_id=zookeeper.cluster_id or ("" if status is None else status.cluster_id),
@@ -113,7 +113,7 @@ class ClusterObserver:
         image: MetadataImage | None,
         state: PublicState | None,
         known: Mapping[int, Sequence[Endpoint]],
-        answers: Mapping[int, BrokerAnswer],
+        answers: Mapping[int, SettingsAnswer],
     ) -> PartitionsSeen | str:
         """Read the partitions from the quorum's log, when the quorum is the controller; else from brokers, and first
         from the ZooKeeper controller."""
@@ -173,7 +173,7 @@ def _registered(zookeeper: ZooKeeperLook, quorum: QuorumLook) -> dict[int, Seque
 
 
 def brokers_seen(
-    zookeeper: ZooKeeperLook, quorum: QuorumLook, answers: Mapping[int, BrokerAnswer], *, is_finished: bool
+    zookeeper: ZooKeeperLook, quorum: QuorumLook, answers: Mapping[int, SettingsAnswer], *, is_finished: bool
 ) -> dict[int, BrokerSeen] | None:
     """None when a broker may be registered that was not seen: it would pass for a broker that is down, and so for one
     whose restart harms nothing."""
@@ -202,7 +202,7 @@ def _broker(
     broker_id: int,
     znode: RegisteredBroker | None,
     registration: BrokerRegistration | None,
-    answer: BrokerAnswer | None,
+    answer: SettingsAnswer | None,
     *,
     has_quorum: bool,
 ) -> BrokerSeen:
@@ -301,7 +301,7 @@ def _behind(zookeeper: ZooKeeperLook, committed: int) -> int:
     return max(0, committed - 1 - zookeeper.written_offset)
 
 
-def min_isr_of(answers: Mapping[int, BrokerAnswer]) -> int:
+def min_isr_of(answers: Mapping[int, SettingsAnswer]) -> int:
     """The brokers' default; the highest where they differ."""
     found = [answer.settings.get(MIN_ISR, "") for answer in answers.values() if answer.settings is not None]
     return max((int(text) for text in found if text.isdecimal()), default=1)

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.segment import Segment
 from migrator.node.quorum.reads import READ_BYTES_MAX, TURN_READS, FetchReads
-from migrator.observe.loop_health import TurnGauge, Work
+from migrator.observe.loop_health import LoopWork, TurnGauge
 from migrator.raft.effects import ReadLog
 from migrator.raft.messages import FetchResponse
 from migrator.records.batch import BATCH_BYTES_MAX, BatchHeader, iter_headers
@@ -73,7 +73,7 @@ async def test_nobody_gets_more_than_a_turn_can_bear(log: MetadataLog) -> None:
         await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert {len(records) for _, records in asker.answers} == {READ_BYTES_MAX // SIZE * SIZE}
-    assert asker.gauge.largest[Work.READ_BYTES] < READ_BYTES_MAX + READ_BYTES_MAX
+    assert asker.gauge.largest[LoopWork.READ_BYTES] < READ_BYTES_MAX + READ_BYTES_MAX
 
 
 async def test_an_answer_that_is_late_by_an_election_says_nothing(log: MetadataLog) -> None:
