@@ -44,7 +44,7 @@ LEFT = {
     "quorum recover": "Run the command again: it goes on where it was",
     "drill": "The data of the drill are deleted, unless you gave a directory",
 }
-"""What a command leaves, by its name and, where they differ, its subcommand. All other commands only read."""
+"""The remains of an interrupted command, by its name and, if they differ, subcommand. Other commands only read."""
 
 
 def what_is_left(arguments: Sequence[str]) -> str:

@@ -61,7 +61,7 @@ def kafka_hashes_option(command: Command) -> Command:
 
 
 def sources_options(command: Command) -> Command:
-    """Where both sides come from, and which Spark reads them: the options of `verify` and `ask`."""
+    """The options of `verify` and `ask`: the sources of both sides, and the Spark that reads them."""
     for option in reversed(_SOURCES):
         command = option(command)
     return command

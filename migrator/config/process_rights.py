@@ -34,7 +34,7 @@ def rights_of_process(settings: Settings) -> Iterator[OpenDoor]:
 
 
 def changed_by_others(directory: Path) -> Iterator[Path]:
-    """Those of the directory and its parents in which every user may rename the files of others."""
+    """The directory and its parents, as far as every user may rename the files of others there."""
     for path in (directory.absolute(), *directory.absolute().parents):
         try:
             mode = path.stat().st_mode

@@ -241,7 +241,7 @@ class Settings:
 
     @cached_property
     def metadata_directory(self) -> Path:
-        """Where meta.properties and ``__cluster_metadata-0`` of this node live."""
+        """The directory of this node's meta.properties and ``__cluster_metadata-0``."""
         return Path(self.metadata_log_dir or self.log_directories[0])
 
     def mechanisms_of(self, listener: str) -> tuple[str, ...]:

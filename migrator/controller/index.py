@@ -316,7 +316,7 @@ class ControllerIndex:
         self.reassigning.replace(topic_id, changed, reassigning)
 
     def _content(self) -> dict[str, object]:
-        """What readers see."""
+        """The index as readers see it."""
         content = {name: getattr(self, name) for name in self.__slots__ if name != "_gone"}
         for name in ("_in_sync", "_led"):
             content[name] = {broker_id: known for broker_id, known in content[name].items() if known}

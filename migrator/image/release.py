@@ -41,7 +41,7 @@ def release(images: list[MetadataImage], kept: MetadataImage = EMPTY_IMAGE) -> I
 
 
 def _maps(image: MetadataImage) -> list[Map[Any, Any]]:
-    """Those that grow with the cluster."""
+    """The parts that grow with the cluster."""
     return [image.acls, image.scram, image.tokens, image.quotas, image.configs, image.topics.ids, image.topics.by_id]
 
 

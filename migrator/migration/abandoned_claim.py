@@ -189,7 +189,7 @@ def check_silent(session: ZooKeeperSession, seen: ClaimView, seconds: float) -> 
 
 
 def described(found: LeftOvers, hosts: str) -> Iterator[str]:
-    """What was found, in words for the operator."""
+    """The finding, in words for the operator."""
     view = found.view
     claim = view.controller
     if claim is None:

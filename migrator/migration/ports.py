@@ -1,4 +1,4 @@
-"""What the executor needs from the rest of a controller. The node implements these protocols, and so do tests."""
+"""The parts of a controller that the executor needs. The node implements these protocols, and so do tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ControllerPort(TransactionLog, Protocol):
         """The checksum of the batch in our log that holds this offset; None if the log no longer holds it."""
 
     async def evidence(self, mark: MigrationState) -> MarkEvidence:
-        """What the log tells of a mark that says copied, and of the controller that wrote it."""
+        """The log's evidence about a mark that says copied, and about the controller that wrote it."""
 
     async def committed(self, offset: int) -> None:
         """Wait until the offset is committed. Raises a `MigratorError` when leadership is lost first."""
@@ -45,7 +45,7 @@ class ControllerPort(TransactionLog, Protocol):
         """ZkMigrationReady of every voter, and the brokers without heartbeats."""
 
     async def finish_inputs(self) -> FinishInputs:
-        """What the rules of the end (`finish`) judge."""
+        """The facts for the rules of the end (`finish`)."""
 
     def hand_over(self, successor: int) -> None:
         """Resign in favour of that voter."""
@@ -88,7 +88,7 @@ class ZooKeeperPort(ReadPort, Protocol):
         """Start one multi, on any thread. The outcome may be `Unknown`."""
 
     def forbidden(self) -> tuple[str, ...]:
-        """What our identity may not do in ZooKeeper, in sentences. Changes nothing. Raises a `MigratorError`."""
+        """Rights in ZooKeeper that our identity lacks, in sentences. Changes nothing. Raises a `MigratorError`."""
 
     def wake_brokers(self) -> bool:
         """Make brokers elect: create /controller with broker id -1 and delete it. False when a broker has been
@@ -104,7 +104,7 @@ StartWorker = Callable[[Task], AbstractAsyncContextManager[RunningWorker]]
 
 
 class MigratedCluster(Protocol):
-    """What a migration needs from the cluster that it migrates."""
+    """The part of the migrated cluster that a migration needs."""
 
     @property
     def zookeeper(self) -> ZooKeeperPort:
@@ -147,7 +147,7 @@ class MigratedCluster(Protocol):
 
     @property
     def troubles(self) -> Mapping[int, str]:
-        """What is wrong with brokers in ZooKeeper mode that run and cannot be reached, or refuse requests, by id."""
+        """The faults of brokers in ZooKeeper mode that run and cannot be reached, or refuse requests, by id."""
 
     def publish(self, delta: ImageDelta) -> None:
         """Take a committed image while this node leads."""

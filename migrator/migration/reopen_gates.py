@@ -30,11 +30,11 @@ EXAMPLES = 5
 
 @value
 class ReopenFacts:
-    """What a leader knows. ``migrating``: by voter, whether its migration flag is on; None for no answer. ``stock``:
-    the voters that are Kafka's own. ``outdated``: the voters of a release that does not know a reopened migration.
-    ``standing`` and ``running`` (who has a znode in ``/brokers/ids``): None when ZooKeeper could not be read, for
-    ``away``. ``too_large``: paths of the znodes that ZooKeeper would refuse. ``forbidden``: what our identity may
-    not do there, in sentences."""
+    """The facts that a leader knows. ``migrating``: by voter, whether its migration flag is on; None for no answer.
+    ``stock``: the voters that are Kafka's own. ``outdated``: the voters of a release that does not know a reopened
+    migration. ``standing`` and ``running`` (who has a znode in ``/brokers/ids``): None when ZooKeeper could not be
+    read, for ``away``. ``too_large``: paths of the znodes that ZooKeeper would refuse. ``forbidden``: what our identity
+    may not do there, in sentences."""
 
     image: MetadataImage
     public: PublicState

@@ -35,7 +35,7 @@ class SeenLogs:
 
     @property
     def doubt(self) -> str:
-        """What may be missing, in words; "" when nothing can be missing."""
+        """Records that may be missing, in words; "" when none can be."""
         if not self.unread:
             return ""
         end = self.newest.end

@@ -1,4 +1,4 @@
-"""What this node offers operators: the status, its changes, the journal, and orders."""
+"""Serves operators: the status, its changes, the journal, and orders."""
 
 from __future__ import annotations
 

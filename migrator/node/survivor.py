@@ -40,7 +40,7 @@ ABORTED = "the majority of the voters was lost"
 
 @value
 class SurvivorEvidence:
-    """What the directory holds, for the operator's decision and for the journal.
+    """The content of the directory, for the operator's decision and for the journal.
 
     ``log_end``: epoch of the last record, and the offset after it. ``snapshot``: the newest one; ``after_snapshot``:
     how many records follow it. ``epoch_start``: the offset at which the last record's epoch begins, None when the log

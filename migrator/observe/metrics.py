@@ -22,7 +22,7 @@ LABELS = ("role", "epoch")
 
 
 class MetadataType(IntEnum):
-    """Where the cluster's metadata is (Kafka's MetadataType gauge)."""
+    """The place of the cluster's metadata (Kafka's MetadataType gauge)."""
 
     ZOOKEEPER = 1
     KRAFT = 2

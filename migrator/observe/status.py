@@ -177,14 +177,14 @@ class JournalEvent:
 
     @property
     def by(self) -> str:
-        """Who gave the order that the event is about; "" for an event without an order, and in older journals."""
+        """The giver of the event's order; "" for an event without an order, and in older journals."""
         found = dict(self.details)
         return f"{found['by']}, {found['address']}" if {"by", "address"} <= found.keys() else ""
 
 
 @value
 class Orderer:
-    """Who gave an order: a certificate's principal or a local user, and the address that it came from."""
+    """The giver of an order: a certificate's principal or a local user, and the address that it came from."""
 
     name: str
     address: str

@@ -156,7 +156,7 @@ class BrokerFile:
     level: int | None
     voters: tuple[VoterAddress, ...] | None
     identities: tuple[tuple[str, MetaProperties], ...]
-    """Those of its log directories on this machine."""
+    """Its log directories on this machine."""
     old_logs: tuple[str, ...]
     """Metadata logs of an earlier attempt in these directories."""
 
@@ -171,7 +171,7 @@ class BrokerFile:
 
 @value
 class Endurance:
-    """What a group of equal partitions tolerates. ``without_a_rack``: the fewest replicas that are left without one of
+    """Tolerance of a group of equal partitions. ``without_a_rack``: the fewest replicas that are left without one of
     their racks; a broker without a rack counts as a separate rack. ``min_isr``: the topic's own
     ``min.insync.replicas``; 0 if it goes by its brokers' default."""
 

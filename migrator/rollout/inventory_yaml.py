@@ -26,7 +26,7 @@ DECIMAL = re.compile(r"[-+]?([0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})([eE][-+]?[
 
 
 class InventoryFault(Exception):  # noqa: N818 - an answer to who parses an inventory
-    """What is wrong with an inventory. ``path``: the place in it; "" for the whole."""
+    """A fault of an inventory. ``path``: the place in it; "" for the whole."""
 
     def __init__(self, path: str, what: str, remedy: str) -> None:
         super().__init__(what)

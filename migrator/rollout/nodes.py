@@ -9,7 +9,7 @@ from migrator.values import value
 
 
 class Role(Enum):
-    """What a node is. In a hand-over, a controller becomes another node: Kafka's controller, on the same directory."""
+    """The kind of a node. In a hand-over, a controller becomes another node: Kafka's, on the same directory."""
 
     BROKER = "broker"
     CONTROLLER = "controller"

@@ -25,7 +25,7 @@ class ExecutorError(OperatorError):
     """A node could not be touched. The action may have taken effect or not; the caller looks."""
 
     output: Output | None = None
-    """What the action's command printed. It may contain secrets, so it goes only to a file that this user alone can
+    """The output of the action's command. It may contain secrets, so it goes only to a file that this user alone can
     read."""
 
 
@@ -75,7 +75,7 @@ class PlaceSeen:
 
 @value
 class Trial:
-    """What came out when the commands of a node were tried without an effect. ``faults``: what would fail. ``untried``:
+    """The result of trying the commands of a node without an effect. ``faults``: what would fail. ``untried``:
     actions whose commands the inventory words, so that nobody knows how to try them."""
 
     faults: tuple[ExecutorError, ...] = ()
@@ -138,7 +138,7 @@ class Executor(Protocol):
         """The last lines that the process has printed; None when no command gives them."""
 
     async def place_of(self, node: Node) -> PlaceSeen | None:
-        """What is wrong with the place that the node runs in, such as its pod; None when nothing is, or it has none."""
+        """The fault of the place that the node runs in, such as its pod; None without a fault or a place."""
 
     async def trial(self, node: Node) -> Trial:
         """Try to read and to write the node's property file, and the rights to stop and start its process, without an
@@ -249,7 +249,7 @@ class MigrationSeen:
 
 @value
 class Observation:
-    """What the cluster says at one time. ``unknown``: what could not be looked at, one sentence each.
+    """The answers of the cluster at one time. ``unknown``: facts that could not be seen, one sentence each.
 
     ``controller_broker``: the broker that is the ZooKeeper controller. ``quorum_claims``: by ZooKeeper, the quorum is.
     ``cluster_id`` and the quorum's ``metadata_version`` are "" while unknown. ``partitions`` is None while no part of
@@ -291,11 +291,11 @@ class Observation:
         return unknown and self.controller_broker is None
 
     def broker(self, node: Node | None) -> BrokerSeen | None:
-        """What is seen of a broker; None when it is not registered, or cannot be seen."""
+        """A broker as it is seen; None when it is not registered, or cannot be seen."""
         return None if node is None or self.brokers is None else self.brokers.get(node.node_id)
 
     def voter(self, node: Node | None) -> ControllerSeen | None:
-        """What is seen of a voter; None when no controller names it as one."""
+        """A voter as it is seen; None when no controller names it as one."""
         return None if node is None or self.quorum is None else self.quorum.voters.get(node.node_id)
 
     def serves(self, node: Node) -> bool:

@@ -42,7 +42,7 @@ class QuorumDescription:
 
 @value
 class NodeAddress:
-    """Where a node's gRPC server is since its boot at ``boot_ms``, as it said when it knew ``leader_epoch``."""
+    """The address of a node's gRPC server since its boot at ``boot_ms``, as it said when it knew ``leader_epoch``."""
 
     node_id: int
     host: str

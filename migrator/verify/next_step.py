@@ -1,4 +1,4 @@
-"""What to do after a verdict: one sentence, and the command to type."""
+"""The next step after a verdict: one sentence, and the command to type."""
 
 from __future__ import annotations
 

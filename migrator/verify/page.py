@@ -129,7 +129,7 @@ UNSURE = "unsure"
 
 @value
 class About:
-    """Where a comparison was made. ``sources``: what was compared, by label; ``host``: the machine that compared;
+    """One comparison. ``sources``: the compared sources, by label; ``host``: the machine that compared;
     ``version``: of this tool; ``next_step``: see there."""
 
     sources: Mapping[str, str]

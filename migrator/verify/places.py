@@ -1,4 +1,4 @@
-"""Where archives are: directories of this machine, or an object store of the S3 protocol.
+"""Places of archives: directories of this machine, or an object store of the S3 protocol.
 
 The readers of both sides list a directory, ask for the size of a file, and read ranges of it. `place` gives them a
 `pathlib.Path` for either, so they know nothing of stores. Region and login of a store are those that every program of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 STORE = "s3:"
 WINDOW_BYTES = 1024 * 1024
-"""What one request of a sequential reader fetches, at least."""
+"""The least number of bytes that one request of a sequential reader fetches."""
 SMALL_BYTES = 128 * 1024 * 1024
 """A server allocates 64 MiB for a transaction log, and more if it needs more."""
 CONNECT_SECONDS = 10
@@ -80,7 +80,7 @@ class StorePath(PosixPath):
         return bool(self._info().type.name == "Directory")
 
     def iterdir(self) -> Iterator[StorePath]:  # type: ignore[override]  # of this class, too
-        """What is directly below."""
+        """The names directly below."""
         from pyarrow.fs import FileSelector  # noqa: PLC0415 - a controller has no pyarrow
 
         with self._named_errors():

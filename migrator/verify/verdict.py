@@ -13,7 +13,7 @@ from migrator.verify.recheck import Pair, Patience
 
 @value
 class VerifyRequest:
-    """What to compare, and in which Spark. The fields of the sources are those of `Sources`; ``directory`` is its
+    """A comparison to make, with its Spark. The fields of the sources are those of `Sources`; ``directory`` is its
     ``metadata``."""
 
     zookeeper: str | None
@@ -29,7 +29,7 @@ class VerifyRequest:
 
     @property
     def sources(self) -> Sources:
-        """Where both sides come from."""
+        """The sources of both sides."""
         return Sources(
             zookeeper=self.zookeeper,
             zookeeper_files=self.zookeeper_files,

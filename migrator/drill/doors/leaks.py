@@ -59,7 +59,7 @@ def is_property_file(path: Path) -> bool:
 
 
 def is_archive(directory: Path) -> bool:
-    """Where a rollout keeps the metadata log and the znodes at its end."""
+    """The place of the metadata log and the znodes at the end of a rollout."""
     return directory.name.startswith("archive-") and directory.parent.suffix == ".rollout"
 
 

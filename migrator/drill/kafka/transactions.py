@@ -134,7 +134,7 @@ def faults(
 
 
 def undone(seen: Iterable[str], written: Iterable[int]) -> set[int]:
-    """Those of the transactions whose records a reader of uncommitted records sees completely."""
+    """The transactions whose records a reader of uncommitted records sees completely."""
     held = set(seen)
     return {number for number in written if held.issuperset(values_of(number))}
 

@@ -79,7 +79,7 @@ class Answered:
 
     @property
     def refusal(self) -> str:
-        """What the broker refused, in words; empty when it accepted everything."""
+        """The broker's refusals, in words; empty when it accepted everything."""
         if self.error is ErrorCode.none and not self.partition_errors:
             return ""
         partitions = "".join(f", {error.name} for {count} partitions" for error, count in self.partition_errors.items())
@@ -87,7 +87,7 @@ class Answered:
 
 
 class Peer(Protocol):
-    """What a channel needs of a `migrator.wire.client.KafkaClient`."""
+    """The part of a `migrator.wire.client.KafkaClient` that a channel uses."""
 
     async def request_encoded(self, api_key: int, version: int, body: Any, timeout: float) -> tuple[bytearray, int]: ...
     async def close(self) -> None: ...
@@ -178,7 +178,7 @@ class BrokerChannels:
 
     @property
     def troubles(self) -> dict[int, str]:
-        """What is wrong with brokers that cannot be reached, or that refused a request, by id. Metrics read it on
+        """The faults of brokers that cannot be reached, or that refused a request, by id. Metrics read it on
         another thread."""
         return self._unreachable | {
             broker_id: channel.trouble for broker_id, channel in list(self._channels.items()) if channel.trouble

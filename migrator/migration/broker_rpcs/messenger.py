@@ -101,7 +101,7 @@ class BrokerMessenger:
 
     @property
     def troubles(self) -> dict[int, str]:
-        """What is wrong with brokers in ZooKeeper mode that run and cannot be reached, or refuse requests, by id."""
+        """The faults of brokers in ZooKeeper mode that run and cannot be reached, or refuse requests, by id."""
         if self._channels is None or self._image is None:
             return {}
         told = recipients(self._image)

@@ -43,7 +43,7 @@ Work = Generator[None, None, T]
 
 @value
 class Terms:
-    """What a plan needs beside images.
+    """The input of a plan beside images.
 
     :ivar listener: name of the listener between brokers.
     :ivar confirmed: image and ZooKeeper were reconciled and `plan_full` went out, so a broker that comes back may
@@ -59,7 +59,7 @@ class Terms:
 
 @value
 class Told:
-    """What brokers have not been told yet, beside the image from which the last plan was made.
+    """Changes that brokers have not been told yet, beside the image from which the last plan was made.
 
     :ivar waiting: topics without LeaderAndIsr, each with the offset that has to be in ZooKeeper first.
     :ivar uninformed: brokers that have started, and of whose partitions only some could be sent. They get no
@@ -227,7 +227,7 @@ def hosted(broker_ids: Iterable[int], topics: Iterable[TopicImage]) -> Work[dict
 
 
 def partly_hosting(broker_ids: Iterable[int], image: MetadataImage, topic_ids: Iterable[Uuid]) -> Work[frozenset[int]]:
-    """Those of the brokers that host a partition of the topics."""
+    """The brokers that host a partition of the topics."""
     by_id = image.topics.by_id
     topics_of = yield from hosted(broker_ids, (by_id[topic_id] for topic_id in topic_ids if topic_id in by_id))
     return frozenset(broker_id for broker_id, topics in topics_of.items() if topics)

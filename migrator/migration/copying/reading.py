@@ -225,7 +225,7 @@ class Copy:
 
 @value
 class _Seen:
-    """What shows that a topic changed, without decoding it again."""
+    """A fingerprint that shows a change of a topic without decoding it again."""
 
     topic_id: Uuid
     partitions: tuple[int, ...]

@@ -76,7 +76,7 @@ Task = DecodeTask | CopyTask | CompareTask
 
 @value
 class Tools:
-    """What every task needs. It reaches the process by pickle and not on the command line, because it holds secrets.
+    """The input of every task. It reaches the process by pickle and not on the command line, because it holds secrets.
     ``retry_seconds``: how long a reading is repeated after lost connections; ``report_seconds``: the least time between
     two reports of progress."""
 

@@ -48,8 +48,8 @@ class FinishDecision:
 
 @value
 class VerdictContext:
-    """What a reported verdict is compared with: the active controller's cluster, epoch and state, and the epoch of its
-    log at the offset of the verdict, None when the log has no such offset."""
+    """The facts that a reported verdict is compared with: the active controller's cluster, epoch and state, and the
+    epoch of its log at the offset of the verdict, None when the log has no such offset."""
 
     cluster_id: str
     leader_epoch: int

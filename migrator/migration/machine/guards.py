@@ -21,7 +21,7 @@ from migrator.zookeeper.znodes.migration import INITIAL_STATE, MigrationState
 
 @value
 class MarkEvidence:
-    """What our log tells of the offset in ``/migration``, and of the controller that wrote it there.
+    """Our log's evidence about the offset in ``/migration``, and about the controller that wrote it.
 
     ``epoch`` and ``crc``: of the batch that holds the offset; None when the log holds no such offset. ``compacted``:
     the offset lies below the log's start, where nothing can be looked up. ``stock_wrote``: the controller that wrote

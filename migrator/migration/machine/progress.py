@@ -128,7 +128,7 @@ class PhaseSeen:
     first: int
 
     def sentence(self, now_ms: int) -> str:
-        """What is done, how much of it, and how fast. A phase that has just begun has no figures."""
+        """The work, its amount, and its rate. A phase that has just begun has no figures."""
         phase, done, of = self.working.phase, self.working.done, self.working.of
         if done < phase.size:
             return phase.what

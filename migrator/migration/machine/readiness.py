@@ -29,7 +29,7 @@ FIRST_METADATA_VERSION_WITH_CONTROLLER_REGISTRATION = 15
 
 UNREGISTERED = "it runs, but has not registered with the quorum"
 NOT_RUNNING = "it holds replicas, but is not running"
-"""What ZooKeeper shows: a broker in KRaft mode is not registered there. Status says why a registration was refused."""
+"""A broker in KRaft mode is not registered in ZooKeeper. Status says why a registration was refused."""
 TOO_MANY_STOCK = "they are stock controllers, and enough of them to elect a leader that ends the migration at once"
 TOO_MANY_STOCK_REMEDY = "Let this program run on a majority of the voters until the migration is finished."
 
@@ -60,7 +60,7 @@ class Gap:
 
 @value
 class ZooKeeperBrokers:
-    """What ZooKeeper shows of the brokers. ``listeners``: listener names by broker id, for each znode of
+    """The brokers as ZooKeeper shows them. ``listeners``: listener names by broker id, for each znode of
     ``/brokers/ids``; ``replicas``: every broker id of any assignment; ``configured``: ids with a dynamic configuration
     only."""
 
@@ -102,7 +102,7 @@ class Surroundings:
 
 @value
 class Requirements:
-    """What this controller requires. ``inter_broker_listener`` "" requires nothing; ``metadata_version`` is the
+    """The requirements of this controller. ``inter_broker_listener`` "" requires nothing; ``metadata_version`` is the
     finalized level."""
 
     inter_broker_listener: str

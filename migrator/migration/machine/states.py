@@ -1,4 +1,4 @@
-"""What each state of a migration is: one row for each state. `transitions` says which state follows another.
+"""The states of a migration: one row for each state. `transitions` says which state follows another.
 
 A migration moves the metadata of a cluster from ZooKeeper into the log of this quorum, while brokers keep running. Only
 the active controller goes through these states. Before the copy it only reads: it *examines* who controls the cluster,
@@ -31,7 +31,7 @@ SLOW_POLL_MS = 10 * POLL_MS
 
 
 class State(Enum):
-    """What the active controller is doing; the value is how operators read it."""
+    """The work of the active controller; the value is how operators read it."""
 
     INACTIVE = "inactive"
     NOTHING_TO_MIGRATE = "nothing to migrate"
@@ -67,7 +67,7 @@ class State(Enum):
 
 
 class PublicState(Enum):
-    """What metrics, status and journal show; the number is the value of the gauge."""
+    """The state in metrics, status and journal; the number is the value of the gauge."""
 
     MIGRATION_INELIGIBLE = ("MigrationIneligible", 0)
     MIGRATE_ZK_DATA = ("MigrateZkData", 1)
@@ -93,7 +93,7 @@ class PaceRule(Enum):
 
 
 class Writes(Enum):
-    """What a state may write to ZooKeeper."""
+    """The writes to ZooKeeper that a state may make."""
 
     NOTHING = "nothing"
     CLAIM = "/controller, /controller_epoch and /migration, to take the claim or to give it back"
@@ -112,7 +112,7 @@ class Properties:
     pace: int | PaceRule = PaceRule.BACK_OFF
     """Milliseconds after which the state does its work again."""
     writes: Writes = Writes.NOTHING
-    """What the state may write to ZooKeeper."""
+    """The writes to ZooKeeper that the state may make."""
     forceable: frozenset[Force] = frozenset()
     """The orders that an operator may give in this state. In other states they have no effect."""
     has_worker: bool = False
@@ -285,7 +285,7 @@ PROPERTIES: Mapping[State, Properties] = {
 
 
 def public_state(record: ZkMigrationState, state: State = State.INACTIVE) -> PublicState:
-    """What metrics, status and journal show. Once the copy is committed, the record in the log decides, in every state.
+    """The state for metrics, status, journal. Once the copy is committed, the log's record decides, in every state.
 
     A node that does not lead knows only the record of its image, and leaves ``state`` out.
     """

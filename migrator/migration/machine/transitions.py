@@ -40,7 +40,7 @@ class Trigger(Enum):
 
 
 class Finding(Enum):
-    """What an event means, given the driver's volatile state. `ANY`: the trigger alone decides."""
+    """The meaning of an event, given the driver's volatile state. `ANY`: the trigger alone decides."""
 
     ANY = "any"
     # of an election

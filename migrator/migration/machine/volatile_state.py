@@ -82,7 +82,7 @@ NOWHERE = EpochOffset(-1, -1)
 
 @value
 class Identity:
-    """What never changes while the process runs. ``inter_broker_listener``: the listener on which brokers get their
+    """Constants of the process. ``inter_broker_listener``: the listener on which brokers get their
     RPCs; ``audit_interval_ms``: the time between two audits of foreign writes."""
 
     node_id: int
@@ -200,7 +200,7 @@ class VolatileState:
         return self.term.decoded and self.term.record is not ZkMigrationState.MIGRATION
 
     def claimant(self) -> Claimant:
-        """What the guards have to know of this leader."""
+        """The facts about this leader that the guards need."""
         return Claimant(
             node_id=self.identity.node_id,
             epoch=self.term.epoch,

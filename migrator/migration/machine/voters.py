@@ -21,8 +21,8 @@ from migrator.values import value
 
 @value
 class VoterKinds:
-    """What the voters, and a controller that is to join, say of themselves now. A node that does not answer is in no
-    set.
+    """The answers of the voters, and of a controller that is to join, about themselves now. A node that does not answer
+    is in no set.
 
     ``may_lead``: this program, and stock controllers with the migration flag.
     """

@@ -24,7 +24,7 @@ class EntityKind(Enum):
 
 
 class Effect(Enum):
-    """What a write does to its entity."""
+    """The effect of a write on its entity."""
 
     CREATE = "create"
     CHANGE = "change"

@@ -104,7 +104,7 @@ def _heads(
 
 
 def read_existing(source: ZkSource, wanted: Iterable[str]) -> list[Znode]:
-    """Those of the wanted znodes that exist, in order."""
+    """The wanted znodes that exist, in order."""
     return [znode for znode in source.read(wanted) if znode is not None]
 
 

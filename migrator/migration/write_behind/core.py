@@ -120,7 +120,7 @@ class WriteBehind:
 
     @property
     def set_aside(self) -> tuple[SetAside, ...]:
-        """What is too large for ZooKeeper, and therefore missing there."""
+        """Entities that are too large for ZooKeeper, and therefore missing there."""
         return self._too_large.items
 
     @property

@@ -236,7 +236,7 @@ class SetAside:
 
 @value
 class TakenIn:
-    """What was set aside is in ZooKeeper now, or no longer has to be written."""
+    """A change that was set aside is in ZooKeeper now, or no longer has to be written."""
 
     entity: str
     path: str

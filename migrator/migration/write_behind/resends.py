@@ -37,7 +37,7 @@ class Losses:
         return [] if self.is_due(now_ms) else [WakeAt(self._due_ms)]
 
     def told(self, flight: Flight | None) -> Unanswered | None:
-        """What the operator has to know; nothing after a single loss."""
+        """The message for the operator; none after a single loss."""
         if flight is None or self.times < 2:
             return None
         entities = () if flight.has_only_guards else flight.entities[:EXAMPLES]

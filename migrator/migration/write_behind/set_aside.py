@@ -30,7 +30,7 @@ class TooLarge:
 
     @property
     def items(self) -> tuple[SetAside, ...]:
-        """What was left out, by path."""
+        """The operations that were left out, by path."""
         return tuple(self._by_path[path] for path in sorted(self._by_path))
 
     def news(self) -> list[SetAside | TakenIn]:

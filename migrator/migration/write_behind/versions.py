@@ -68,13 +68,13 @@ class Versions:
         return tuple(names)
 
     def ended(self) -> None:
-        """What was begun is done."""
+        """The begun turn is done."""
         self._missing, self._done, self._under_way = self._missing - self._under_way, self._done + self._under_way, 0
         if not self._missing:  # what is found later has a rate of its own
             self._began_ms, self._done = None, 0
 
     def missing(self, now_ms: int) -> VersionsMissing:
-        """What is still to be done, and about how long it takes."""
+        """The sets that are left, and about how long they take."""
         if not self._missing:
             return VersionsMissing(0, 0)
         if self._began_ms is None or not self._done:

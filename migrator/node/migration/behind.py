@@ -99,7 +99,7 @@ async def drain(
 
 
 def _missing(coordinator: Coordinator) -> OperatorError | None:
-    """What ZooKeeper lacks, on a leader that ZooKeeper has to follow."""
+    """The changes that ZooKeeper lacks, on a leader that ZooKeeper has to follow."""
     missing = [str(item) for item in coordinator.write_behind.set_aside]
     if not coordinator.write_behind.drained:
         now_ms = monotonic_ms()

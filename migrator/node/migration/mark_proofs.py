@@ -41,7 +41,7 @@ class MarkProofs:
         return None if header is None else header.crc
 
     async def evidence(self, mark: MigrationState) -> MarkEvidence:
-        """What the log tells of a mark that says copied, and of the controller that wrote it.
+        """The log's evidence about a mark that says copied, and about the controller that wrote it.
 
         :raises StorageError: the disk fails.
         """

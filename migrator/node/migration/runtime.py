@@ -350,7 +350,7 @@ class MigrationRuntime:
 
     @property
     def missing_when_deposed(self) -> OperatorError | None:
-        """What ZooKeeper lacked when this node lost the leadership; None for nothing, or when another node has led
+        """Changes that ZooKeeper lacked when this node lost the leadership; None for none, or when another node has led
         since."""
         other_leads = self._core.quorum.leader_id not in {None, self._settings.node_id}
         return self._debt.missing_when_deposed(
@@ -377,12 +377,12 @@ class MigrationRuntime:
         return frozenset((await asyncio.to_thread(read_present, self._cluster.zookeeper)).born)
 
     async def forbidden(self) -> tuple[str, ...]:
-        """What our identity may not do in ZooKeeper (see `ZooKeeperPort.forbidden`). Only with the migration on."""
+        """Rights in ZooKeeper that our identity lacks (see `ZooKeeperPort.forbidden`). Only with the migration on."""
         return await asyncio.to_thread(self._cluster.zookeeper.forbidden)
 
     @property
     def broker_troubles(self) -> Mapping[int, str]:
-        """What is wrong with brokers in ZooKeeper mode that run and cannot be reached, by id."""
+        """The faults of brokers in ZooKeeper mode that run and cannot be reached, by id."""
         return self._cluster.troubles
 
     @property

@@ -82,7 +82,7 @@ class MigrationInsight:
 
     @property
     def broker_troubles(self) -> Mapping[int, str]:
-        """What is wrong with brokers in ZooKeeper mode that cannot be reached."""
+        """The faults of brokers in ZooKeeper mode that cannot be reached."""
         return self._runtime.broker_troubles
 
     async def drain(self, seconds: float) -> OperatorError | None:

@@ -13,7 +13,7 @@ from migrator.records.metadata import MetadataRecord
 
 
 class QuorumObserver(Protocol):
-    """Who is told what the quorum did, in order."""
+    """Listeners that are told the acts of the quorum, in order."""
 
     def appended(self, size: int, decoded: Sequence[Decoded] = ()) -> None:
         """The log has grown by so many bytes. The first of these batches may be there decoded."""

@@ -89,9 +89,9 @@ def noted(handle: RaftHandler, notes: VoteNotes) -> RaftHandler:
 
 @value
 class ElectionFacts:
-    """What may keep a node from being elected. ``answers``: by voter, for those that were asked; ``waits_for_log``: the
-    node's directory holds no whole log, and it may not assume that the quorum is new; ``words``: what the other voters
-    say of their logs."""
+    """Reasons that may keep a node from being elected. ``answers``: by voter, for those that were asked;
+    ``waits_for_log``: the node's directory holds no whole log, and it may not assume that the quorum is new; ``words``:
+    what the other voters say of their logs."""
 
     node_id: int
     voters: frozenset[int]

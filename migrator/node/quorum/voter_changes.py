@@ -183,7 +183,7 @@ class VoterChanges:
             raise VotersNotChangedError(refusal)
 
     async def _kinds(self, voters: Collection[int], answers: Mapping[int, VoterAnswer]) -> VoterKinds:
-        """What the future voters say of themselves; needed only during a migration."""
+        """The answers of the future voters about themselves; needed only during a migration."""
         if not self._is_migrating():
             return NOBODY_ASKED
         asked = [voter for voter in voters if voter != self._addresses.node_id]

@@ -108,7 +108,7 @@ class StepActs:
         """Names of the steps whose node was started or restarted in this run."""
 
     async def look(self, step: Step, seen: Observation) -> Sight:
-        """What is seen of a step's node: what its file is for, and whether its process runs.
+        """Look at a step's node: the mode of its file, and whether its process runs.
 
         :param seen: the look before.
         :raises HiddenProcessError: the node answers, but the executor finds no process.

@@ -1,4 +1,4 @@
-"""What all parts of one run share, such as the journal and where the run ends."""
+"""Shared by all parts of one run, such as the journal and the end of the run."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class StepPreview:
 
 @value
 class PreviewFacts:
-    """What a preview is made from. ``texts``: property files by node. ``running``: incarnations by node. ``earlier``:
+    """The input of a preview. ``texts``: property files by node. ``running``: incarnations by node. ``earlier``:
     by node and mode, the file as this rollout found it in that mode. ``stock``: files of Kafka's controllers by node,
     those that exist already."""
 
@@ -119,7 +119,7 @@ async def gather(parts: RolloutParts, steps: Sequence[Step], progress: Progress)
 
 @value
 class _Later:
-    """What earlier steps of the plan will have changed. ``texts``: property files by node. ``running``: incarnations,
+    """The nodes after earlier steps of the plan. ``texts``: property files by node. ``running``: incarnations,
     also of processes that will have been started. ``touched``: nodes that will have another process than now."""
 
     texts: dict[str, str]

@@ -33,7 +33,7 @@ VERSION: Final = 1
 _PARTS: Final = {
     "cluster": str, "direction": str, "canary": str, "inventory": dict, "files": dict, "steps": list,
 }  # fmt: skip
-"""What every document has, beside what may be missing."""
+"""The keys that every document has."""
 BYTES_MAX: Final = 256 << 20
 """The most bytes of a document that is read."""
 _NO_PLAN = "this is no plan of 'migrator rollout plan --out'"
@@ -62,7 +62,7 @@ _BEGUN = (StepState.DONE.value, StepState.UNDER_WAY.value)
 
 @value
 class Reviewed:
-    """What a rollout is held to as it begins. ``plan``: the digest of the reviewed document. ``files``: by node, the
+    """The reviewed plan that binds a rollout. ``plan``: the digest of the reviewed document. ``files``: by node, the
     SHA-256 of its property file as it was compared with the document. ``accepted``: how many differences a person has
     accepted."""
 
@@ -86,7 +86,7 @@ def keep_reviewed(state: Path, reviewed: Mapping[str, Any], accepted: Sequence[s
 
 
 def read_reviewed(state: Path, plan: str) -> tuple[dict[str, Any], list[str]] | None:
-    """What `keep_reviewed` has kept; None if nothing is there, or it was changed since.
+    """The plan that `keep_reviewed` has kept; None if there is none, or it was changed since.
 
     :param plan: the digest of the plan, as the journal has it.
     """
@@ -137,7 +137,7 @@ def document(
 
 
 def _said(inventory: Inventory) -> dict[str, str]:
-    """What the inventory says, by part, in one text each."""
+    """The inventory, by part, in one text each."""
     parts: dict[str, object] = {
         "controllers": inventory.controllers,
         "brokers": inventory.brokers,

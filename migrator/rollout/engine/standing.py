@@ -145,7 +145,7 @@ def standing_of(
 
 
 def seen_lines(seen: Observation, names: Mapping[int, str]) -> list[str]:
-    """What is seen of the cluster, a sentence each.
+    """The state of the cluster, in sentences.
 
     :param names: of brokers, by id.
     """

@@ -122,7 +122,7 @@ def refuse_elsewhere(choices: Mapping[str, ExecutorChoice], nodes: Iterable[Node
 
 
 def _waited_for(node: Node, action: str, more: Values | None = None) -> str:
-    """What a command does, for a line about it: of a long one, the program and its first word that is no option."""
+    """The name of a command, for a line about it: of a long one, the program and its first word that is no option."""
     program, *others = (more or {}).get("words") or ("",)
     if not program:
         return f"the command to {action} {node.name}"

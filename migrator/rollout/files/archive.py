@@ -1,4 +1,4 @@
-"""What is kept of a rollout: verdicts when they come, and at the end one directory with checksums."""
+"""The archive of a rollout: verdicts when they come, and at the end one directory with checksums."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def keep_verdict(state: Path, step: str, report: Mapping[str, Any]) -> None:
 
 
 def read_verdict(state: Path, step: str) -> Mapping[str, Any] | None:
-    """What `keep_verdict` has kept; None if nothing is there, or it is damaged."""
+    """The verdict that `keep_verdict` has kept; None if there is none, or it is damaged."""
     with suppress(OSError, orjson.JSONDecodeError):
         kept = orjson.loads((state / VERDICTS / f"{step.replace('/', '-')}.json").read_bytes())
         return kept if isinstance(kept, dict) else None
@@ -79,7 +79,7 @@ def keep_changes(state: Path, rollout: str, step: str, node: Node, before: bytes
 
 
 def read_changes(state: Path, rollout: str) -> dict[str, Mapping[str, Any]]:
-    """What `keep_changes` has kept of a rollout, by step. A file that is damaged is left out."""
+    """The changes that `keep_changes` has kept of a rollout, by step. A file that is damaged is left out."""
     found: dict[str, Mapping[str, Any]] = {}
     for path in sorted((state / CHANGES).glob(f"{rollout}-*.json")):
         with suppress(OSError, orjson.JSONDecodeError, LookupError, TypeError):

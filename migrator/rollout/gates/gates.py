@@ -258,7 +258,7 @@ def _old_settings(gate: Gate, broker: BrokerSeen) -> Found:
 
 
 def unseen(gate: Gate, seen: Observation) -> Iterator[str]:
-    """What an open gate could not look at, a sentence each."""
+    """Facts that an open gate could not see, a sentence each."""
     if gate.kind is GateKind.IMAGES_AGREE:
         yield from _not_compared(seen)
         return

@@ -1,4 +1,4 @@
-"""Where replicas are: how many partitions are unhealthy, and which ones the stop of brokers would harm. Pure."""
+"""Places of replicas: how many partitions are unhealthy, and which ones the stop of brokers would harm. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the looks of a rollout saw, for its report: partitions, ZooKeeper's lag, shut gates, and the longest silence.
+"""The results of a rollout's looks, for its report: partitions, ZooKeeper's lag, shut gates, and the longest silence.
 
 One file for each rollout, beside the journal. It decides nothing, so it is not synced, and a disk that refuses it stops
 nothing. It stays small: a line is written when something changes, or after `EVERY_MS`; beyond `LINES_MAX` lines, of
@@ -57,7 +57,7 @@ class Look:
 
     @property
     def said(self) -> str:
-        """What the look saw, in one line; "" for nothing."""
+        """The result of the look, in one line; "" for none."""
         said = [self.state] if self.state else []
         counts = {"offline": self.offline, "under-replicated": self.under_replicated}
         known = [f"{count} {name}" for name, count in counts.items() if count is not None]

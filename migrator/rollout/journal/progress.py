@@ -269,7 +269,7 @@ def again(step: StepProgress, act: Act) -> StepProgress:
 
 
 def restart_begun(node: Node, seen: Observation, incarnation: str | None) -> dict[str, Detail]:
-    """What a line says of a node before its restart; `progress_of` reads it."""
+    """The details of a line about a node before its restart; `progress_of` reads them."""
     details: dict[str, Detail] = {"node": node.name, "incarnation": incarnation}
     if node.role is Role.BROKER:
         broker = seen.broker(node) or BrokerSeen(node.node_id, None)

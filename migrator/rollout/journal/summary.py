@@ -1,4 +1,4 @@
-"""What people read of the journal: how far a rollout is, the last failure, durations, the forecast. Pure."""
+"""The journal for people: how far a rollout is, the last failure, durations, the forecast. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the lock of a rollout is kept: a znode, a file of this host, and what all places share."""
+"""The places of a rollout's lock: a znode, a file of this host, and the code that all places share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DELETE_IT = "See who wrote it, and delete it if nobody needs it"
 
 @value
 class LockEntry:
-    """What a place holds: the holder, and a ``token`` that each process makes anew when it takes the lock."""
+    """The content of a place: the holder, and a ``token`` that each process makes anew when it takes the lock."""
 
     holder: LockHolder
     token: str

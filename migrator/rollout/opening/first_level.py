@@ -41,7 +41,7 @@ def first_level(inventory: Inventory, seen: Observation) -> str:
 
 
 def _said(seen: Observation) -> dict[int, Said]:
-    """What each broker offers, by id; without the brokers in KRaft mode, which offer no single version."""
+    """The version that each broker offers, by id; without the brokers in KRaft mode, which offer no single version."""
     found = {}
     for number, broker in (seen.brokers or {}).items():
         if broker.mode in (BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING):

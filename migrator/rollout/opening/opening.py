@@ -43,7 +43,7 @@ AFTER_THE_WAY_BACK = {
     Role.CONTROLLER: "Do not start it. The next 'migrator rollout apply --with-node {}' moves its directory away, and "
     "formats it anew",
 }
-"""What to do about a node that is taken in again too late for the way back."""
+"""The remedy for a node that is taken in again too late for the way back."""
 
 
 async def may_open(parts: RolloutParts, journal: RolloutJournal, canary: str = "") -> Observation:
@@ -111,7 +111,7 @@ def note_plan(parts: RolloutParts, journal: RolloutJournal, reviewed: Reviewed |
 
 
 def _of_plan(reviewed: Reviewed) -> dict[str, str | int]:
-    """What a line says of the reviewed plan."""
+    """The details of a line about the reviewed plan."""
     return {"plan": reviewed.plan, "accepted": reviewed.accepted}
 
 

@@ -1,4 +1,4 @@
-"""What a rollout refuses when it begins or turns back, before anything changes. Pure."""
+"""Refusals of a rollout when it begins or turns back, before anything changes. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rollout does, as data: phases and steps, the modes of property files, and the words of jobs. Pure.
+"""The plan of a rollout as data: phases and steps, the modes of property files, and the commands of jobs. Pure.
 
 `phases` has one object for each phase: its acts, when it is needed, its gates, why, and what undoes it. `plan.plan`
 makes the steps of an inventory of them::

@@ -170,7 +170,7 @@ def printed(output: Output) -> dict[str, Any] | None:
 
 
 def figures(job: Job, report: Mapping[str, Any] | None) -> dict[str, int]:
-    """What the journal keeps of a report: numbers only.
+    """The part of a report for the journal: numbers only.
 
     :raises ValueError: it is no report of this program; the message says where.
     """

@@ -1,4 +1,4 @@
-"""What a node's property file says in each mode of the migration, as changes of keys. Pure.
+"""A node's property file in each mode of the migration, as changes of keys. Pure.
 
 Source: Kafka's manual, "ZooKeeper to KRaft Migration": which keys a broker has in migration mode and in KRaft mode, and
 which keys a controller loses at the end.
@@ -67,7 +67,7 @@ OF_QUORUM = (CONTROLLERS, "controller.quorum.", "sasl.mechanism.controller.proto
 
 
 class FileMode(Enum):
-    """What a property file is for; the modes of brokers in the order in which a migration goes through them."""
+    """The mode of a property file; the modes of brokers in the order in which a migration goes through them."""
 
     BROKER_ZOOKEEPER = "ZooKeeper mode"
     BROKER_MIGRATING = "migration mode"

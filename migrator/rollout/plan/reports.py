@@ -1,4 +1,4 @@
-"""What the terminal shows of a job's report, in a few lines. Pure.
+"""A job's report on the terminal, in a few lines. Pure.
 
 A report comes from another host: everything that does not have the form that this program gives it is left out.
 """

@@ -1,4 +1,4 @@
-"""What happened in a rollout: its journal, its looks and its file changes, put together. It opens nothing."""
+"""The page of a rollout that ran: its journal, its looks and its file changes, put together. It opens nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rollout is going to do, and what can go wrong: a plan, for those who have to agree. It opens nothing."""
+"""The page of a plan before a rollout, with its risks, for the people who have to agree. It opens nothing."""
 
 from __future__ import annotations
 

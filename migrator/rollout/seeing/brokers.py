@@ -123,7 +123,7 @@ class BrokerEyes:
         self._turns = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def ask(self, broker_id: int, endpoints: Sequence[Endpoint]) -> SettingsAnswer | str:
-        """What a broker says of itself, or why it does not."""
+        """A broker's answer about itself, or the reason without one."""
         try:
             async with self._turns, asyncio.timeout(ASK_SECONDS):
                 connection = await self._open(endpoints)

@@ -1,4 +1,4 @@
-"""What our leading controller says of the migration: over gRPC, or by `migrator status` on its own host."""
+"""The status of the migration from our leading controller: over gRPC, or by `migrator status` on its own host."""
 
 from __future__ import annotations
 

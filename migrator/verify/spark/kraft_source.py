@@ -43,7 +43,7 @@ Fold = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @value
 class _Gathered:
-    """What the driver gets of the log: the shared records, and the range that each task has read."""
+    """The log for the driver: the shared records, and the range that each task has read."""
 
     shared: tuple[tuple[int, bytes], ...]
     ranges: tuple[tuple[str, int, int], ...]

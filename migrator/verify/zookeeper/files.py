@@ -50,7 +50,7 @@ NODE_TAIL = Struct(">qqqqqiiiqq")
 """acl, czxid, mzxid, ctime, mtime, version, cversion, aversion, ephemeralOwner, pzxid."""
 DIGEST = Struct(">qiq")
 EXTRAS = (DIGEST, LONG)
-"""What newer releases add after the tree, each followed by a checksum."""
+"""Parts that newer releases add after the tree, each followed by a checksum."""
 
 
 @value

@@ -65,7 +65,7 @@ class Span:
 
 @value
 class Part:
-    """What one task reads. ``zxid``: of the snapshot; ``until``: the last transaction to apply; ``late``: the paths of
+    """The part of one task. ``zxid``: of the snapshot; ``until``: the last transaction to apply; ``late``: the paths of
     topics and configs that only the logs hold, of this task; ``without``: topics that are being deleted, and configs
     that have no topic. ``has_topics``: whether it is a part of the topics, or all that is not of topics."""
 
@@ -112,7 +112,7 @@ def _part(found: dict[str, Any]) -> Part:
 
 
 class _Names:
-    """Where Kafka's topics, their configs and their pending deletions are, below a chroot."""
+    """The paths of Kafka's topics, their configs and their pending deletions, below a chroot."""
 
     def __init__(self, chroot: str) -> None:
         self.roots = tuple(f"{chroot}{root}/".encode() for root in _ROOTS)

@@ -77,7 +77,7 @@ class ZooKeeperSide:
 
     @property
     def chroot(self) -> str:
-        """Where Kafka's znodes are, "" for the root."""
+        """The chroot of Kafka's znodes, "" for the root."""
         return self._session.chroot
 
     @property

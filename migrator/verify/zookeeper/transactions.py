@@ -96,7 +96,7 @@ def read_transactions(path: Path) -> Iterator[Transaction]:
 
 
 def _end_of(buffer: Buffer) -> int:
-    """Where the zeros begin that the server has allocated ahead."""
+    """The position of the zeros that the server has allocated ahead."""
     end = len(buffer)
     while end and not (rest := buffer[max(0, end - WINDOW_BYTES) : end].rstrip(b"\0")):
         end = max(0, end - WINDOW_BYTES)
@@ -127,7 +127,7 @@ def _transaction(path: Path, start: int, content: bytes) -> Transaction:
 
 
 def _changes(kind: int, cursor: Cursor, session: int) -> Iterator[Change]:
-    """What a transaction does to the tree; access control lists and sessions as such are not followed."""
+    """The changes of the tree by a transaction; access control lists and sessions as such are not followed."""
     if kind in {CREATE, CREATE2}:
         path, data = cursor.string(), cursor.data()
         cursor.skip_acls()
