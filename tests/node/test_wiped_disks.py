@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from migrator.log.empty_mark import FILE_NAME as MARK
-from migrator.log.empty_mark import Beginning, EmptyMark
+from migrator.log.empty_mark import EmptyMark, EmptyReason
 from migrator.log.initial_voters import initial_voter
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.log.quorum_state import FILE_NAME
@@ -70,7 +70,7 @@ async def test_the_mark_is_there_from_the_first_start_until_the_log_is_whole(tmp
     cluster.format()
     try:
         alone = cluster.start(1)
-        assert mark_of(cluster, 1).read() is Beginning.UNKNOWN
+        assert mark_of(cluster, 1).read() is EmptyReason.UNKNOWN
         assert alone.storage.log.end_offset() == 0
         for node_id in (2, 3):
             cluster.start(node_id)
@@ -150,7 +150,7 @@ async def test_a_directory_that_names_its_first_voters_is_empty_too(tmp_path: Pa
         for node_id in (2, 3):
             words = {1: Word.SILENT, 5 - node_id: Word.EMPTY}
             await until(partial(says, cluster.nodes[node_id], words), "the other one is asked")
-            assert mark_of(cluster, node_id).read() is Beginning.UNKNOWN
+            assert mark_of(cluster, node_id).read() is EmptyReason.UNKNOWN
     finally:
         await stopped(cluster)
     assert cluster.failures == []
@@ -166,7 +166,7 @@ async def test_a_new_quorum_is_remembered_where_nothing_was_fetched_yet(tmp_path
     cluster.format()
     for node_id in (1, 2, 3):
         (cluster.settings(node_id).metadata_directory / DIRECTORY_NAME).mkdir()
-        mark_of(cluster, node_id).write(Beginning.NEW_QUORUM)
+        mark_of(cluster, node_id).write(EmptyReason.NEW_QUORUM)
     try:
         for node_id in (1, 2):
             cluster.start(node_id)
@@ -179,12 +179,12 @@ async def test_a_new_quorum_is_remembered_where_nothing_was_fetched_yet(tmp_path
 def test_a_mark_that_nobody_understands_says_the_least(tmp_path: Path) -> None:
     mark = EmptyMark(tmp_path)
     assert mark.read() is None
-    for beginning in Beginning:
+    for beginning in EmptyReason:
         mark.write(beginning)
         assert mark.read() is beginning
     for content in (b"", b"{}", b"\xff" * 10):
         (tmp_path / MARK).write_bytes(content)
-        assert mark.read() is Beginning.UNKNOWN
+        assert mark.read() is EmptyReason.UNKNOWN
     mark.remove()
     assert mark.read() is None
 
