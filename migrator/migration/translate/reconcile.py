@@ -332,7 +332,7 @@ def _config_write(
     other znode."""
     path, data, others = paths.config(name), target.encode_config(config), target.spellings.get(name, ())
     exists = any(znode.path == path for znode in znodes)
-    missing = parents.of(path, paths.CONFIG_CHANGE_PREFIX)
+    missing = _parents(name, target, parents)
     write = config_write(name, data, exists=exists, others=others, parents=missing)
     if config or exists:
         parents.exists(path)  # a user's clients are below its znode
@@ -340,6 +340,19 @@ def _config_write(
         return write
     ops = write.ops if exists else tuple(op for op in write.ops if op.path != path)
     return EntityWrite(write.entity, ops, write.notices, Effect.DELETE)
+
+
+def _parents(name: str, target: Target, parents: Parents) -> tuple[Op, ...]:
+    """The creations of the missing parents of a config. If a client's user has another znode than the canonical one,
+    that one is created with the user's config: a broker that listed an empty znode of the user after the other would
+    forget the user's credentials (``UserConfigHandler``)."""
+    missing = parents.of(paths.config(name), paths.CONFIG_CHANGE_PREFIX)
+    owner = "/".join(name.split("/")[:2])
+    config = {} if owner == name else target.client_config(frozenset(names.quota_entities(owner)))
+    if not config:
+        return missing
+    created = Create(paths.config(owner), target.encode_config(config))
+    return tuple(created if op.path == created.path else op for op in missing)
 
 
 def _producer_ids(zookeeper: ZkSource, target: Target, parents: Parents) -> Iterator[EntityWrite]:

@@ -190,7 +190,9 @@ class TestChanges:
         zookeeper, goal = self.start("users/svc@X")
         entity = frozenset([QuotaEntity("user", "svc@X"), QuotaEntity("client-id", "c")])
         self.change(zookeeper, goal, replace(goal.image, quotas=Map({entity: Map({"request_percentage": 1.0})})))
-        assert set(configs(zookeeper)) == {"/config/users/svc@X", "/config/users/svc%40X/clients/c"}
+        found = configs(zookeeper)
+        assert set(found) == {"/config/users/svc@X", "/config/users/svc%40X", "/config/users/svc%40X/clients/c"}
+        assert found["/config/users/svc%40X"] == found["/config/users/svc@X"], "an empty one would lock the user out"
 
 
 def empty_and_reconciled(image: MetadataImage) -> ModelZooKeeper:
