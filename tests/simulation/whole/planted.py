@@ -108,7 +108,7 @@ TABLE = {
         Row("ids_are_given_by_the_committed_image", "KAFKA-15552: blocks of producer ids that are given twice", 0),
         Row("broker_epoch_is_given_again", "KIP-903: a broker that has started again is taken for itself", 2),
         Row("topic_id_is_given_again", "no report is known"),
-        Row("isr_is_changed_by_who_knows_an_old_one", "KIP-903: facts about a replica that are stale", 11),
+        Row("isr_is_changed_by_who_knows_an_old_one", "KIP-903: facts about a replica that are stale", 4),
         Row("partition_is_led_by_who_is_not_in_sync", "no report is known", 5),
         Row("broker_that_a_leader_never_heard_stays_unfenced", "no report is known", 1),
         Row("broker_stays_fenced", "no report is known", 0),
