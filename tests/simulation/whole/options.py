@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import Any
 
+from migrator.raft.snapshot import CHUNK_BYTES_MAX
 from migrator.records.versions import LATEST_SUPPORTED, MINIMUM_BOOTSTRAP
 
 
@@ -97,6 +98,8 @@ class Options:
     segment_bytes: int = 1_000_000_000
     clean_seconds: float = 60.0
     """How often a log drops that, beside soon after a start; 60 as in the product."""
+    chunk_bytes: int = CHUNK_BYTES_MAX
+    """The most of a snapshot that is sent at once."""
     requires_bootstrap: bool = True
     minority_stays_dead: bool = False
     without_grpc: int = 0
@@ -192,6 +195,7 @@ def _of_operators(seed: int, options: Options) -> dict[str, Any]:
         "aside_rate": rate(0.3, 0.1),
         "reset_rate": rate(0.4, 0.2),
         "look_rate": rate(0.7, 0.4),
+        "chunk_bytes": random.choice((20_000 if options.big_share else 300, CHUNK_BYTES_MAX)),
     }
 
 

@@ -66,6 +66,7 @@ TABLE = {
         Row("news_stop_a_controller_whose_disk_is_full", "what this program had", 0),
     ),
     "snapshots, and what is cut together": (
+        Row("download_goes_on_with_the_next_snapshot", "KIP-630: each part names its snapshot", 2),
         Row("snapshot_names_no_voters", "canonical/raft 250", 36),
         Row("snapshot_has_its_name_before_it_is_whole", "etcd 10219", 1),
         Row("more_of_the_log_is_dropped_than_a_snapshot_holds", "ZOOKEEPER-1797", 2),
@@ -87,7 +88,7 @@ TABLE = {
         Row("truncation_goes_too_far", "KAFKA-7897", 1),
         Row("follower_waits_for_its_leader_for_ever", "KAFKA-15489", 5),
         Row("voters_change_before_the_last_change_is_committed", "Raft's membership bug (Ongaro, July 2015)", 5),
-        Row("answer_of_the_leader_leaves_the_evidence", "what this program had"),
+        Row("answer_of_the_leader_leaves_the_evidence", "what this program had", 6),
         Row("refused_port_alone_is_evidence", "what this program had", 2),
         Row("leader_without_a_majority_leads_on", "KAFKA-15489: a leader that is cut off does not resign", 2),
     ),

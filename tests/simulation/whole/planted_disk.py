@@ -13,9 +13,14 @@ from migrator.log.errors import StorageError
 from migrator.log.files import PRIVATE_FILE, opened
 from migrator.log.metadata_log import MetadataLog
 from migrator.log.segment import Segment
+from migrator.log.snapshots import SnapshotReceiver
 from migrator.machine import machine
+from migrator.node.quorum.storage import NodeStorage
 from migrator.observe.journal import Journal
+from migrator.raft import snapshot
 from migrator.raft.messages import EpochOffset
+from migrator.raft.quorum import Quorum
+from migrator.raft.states import Follower
 from migrator.raft.voter_history import VoterHistory
 from migrator.raft.voter_set import NO_MEMBERSHIP
 from migrator.records.batch import Batch
@@ -67,13 +72,13 @@ def full_segment_is_not_fsynced_before_its_successor() -> Patches:
     return [(MetadataLog, "_segment_for", segment_for)]
 
 
-@bug(chaos_seconds=8, big_share=0.2, writes=5, power_rate=1, sync_ms_max=20)
+@bug(chaos_seconds=25, big_share=0.5, writes=10, power_rate=0.5, sync_ms_max=20)
 def checksum_is_not_looked_at_at_the_start() -> Patches:
     """A torn batch counts as whole (etcd 14102; Alagappan et al., FAST 2018)."""
     return [(Batch, "check_crc", lambda _self: None)]
 
 
-@bug(segment_bytes=1_000, blackout_rate=0.5, big_share=0.2, writes=5, sync_ms_max=20, chaos_seconds=15, **ELECTIONS)
+@bug(segment_bytes=1_000, power_rate=0.5, big_share=0.3, writes=10, sync_ms_max=20, chaos_seconds=25)
 def torn_end_is_not_cut() -> Patches:
     """The next boot finds damage in the middle, as the next segment was begun behind it. Big batches leave a torn end
     that the next batches do not cover."""
@@ -172,6 +177,53 @@ def log_behind_a_newer_snapshot_is_kept() -> Patches:
             original(self, found)
 
     return [(MetadataLog, "_settle", settle)]
+
+
+@bug(
+    dynamic="yes",
+    observers=2,
+    chunk_bytes=100,
+    delay_ms_max=20,
+    snapshot_bytes=1_500,
+    retention_bytes=1,
+    segment_bytes=1_000,
+    clean_seconds=1,
+    writes=20,
+    kill_rate=0.5,
+    chaos_seconds=15,
+)
+def download_goes_on_with_the_next_snapshot() -> Patches:
+    """The leader has dropped the snapshot meanwhile: the file holds parts of two (KIP-630: each names its own)."""
+    forget, begin, write = snapshot.forget_download, snapshot.begin_download, NodeStorage.write_snapshot_chunk
+    kept: dict[Quorum, int] = {}
+
+    def forget_download(quorum: Quorum) -> None:
+        if isinstance(quorum.state, Follower) and quorum.state.download is not None:
+            kept[quorum] = quorum.state.download.position
+        forget(quorum)
+
+    def begin_download(quorum: Quorum, follower: Follower, snapshot_id: EpochOffset) -> bool:
+        accepted = begin(quorum, follower, snapshot_id)
+        if follower.download is not None:
+            follower.download.position = kept.pop(quorum, 0)
+        return accepted
+
+    def write_snapshot_chunk(self: NodeStorage, snapshot_id: EpochOffset, position: int, data: bytes) -> None:
+        receiver = self._receiver
+        if position and receiver is not None and receiver.snapshot_id != snapshot_id:
+            named = SnapshotReceiver(self.directory, snapshot_id)
+            machine().rename(receiver.path, named.path)
+            named._descriptor, receiver._descriptor = receiver._descriptor, named._descriptor
+            named.size = receiver.size
+            receiver._close()
+            self._receiver = named
+        write(self, snapshot_id, position, data)
+
+    return [
+        (snapshot, "forget_download", forget_download),
+        (snapshot, "begin_download", begin_download),
+        (NodeStorage, "write_snapshot_chunk", write_snapshot_chunk),
+    ]
 
 
 # What is cut together.

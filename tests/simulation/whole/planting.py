@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from migrator.raft.snapshot import CHUNK_BYTES_MAX
+
 Patches = list[tuple[object, str, object]]
 """Object, attribute, replacement."""
 Plant = Callable[[], Patches]
@@ -48,6 +50,7 @@ SHORT_AND_CALM = {
     "retention_bytes": 100_000_000,
     "segment_bytes": 1_000_000_000,
     "clean_seconds": 60,
+    "chunk_bytes": CHUNK_BYTES_MAX,
     "turn_ms_max": 0.2,
     "thread_ms_max": 0.3,
     "minority_stays_dead": "no",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from migrator.log.quorum_state import FILE_NAME, decode_quorum_state
 from migrator.log.segment import Segment
+from migrator.log.snapshots import PART_SUFFIX, snapshot_name
+from migrator.raft.quorum import Quorum
 from migrator.raft.states import Candidate, Leader, Prospective, RoleState, Unattached
 from migrator.raft.voter_set import Membership
 from tests.simulation.whole.breach import check
@@ -98,6 +100,17 @@ class Promises:
             not late or count - len(late) > count // 2,
             f"{leader.name} commits up to {high_watermark}, on the disks of {late} ends the log",
         )
+
+
+def check_arrival(controller: Controller, raft: Quorum) -> None:
+    """The last part of a snapshot has come from the leader, and nothing has looked at the file yet."""
+    if raft.finishing is None or raft.leader_id is None:
+        return
+    leader, name = controller.world.controllers[raft.leader_id], snapshot_name(raft.finishing)
+    came = [file.data for path, file in controller.disk.files() if name in path.name and PART_SUFFIX in path.name]
+    sent = [file.data for path, file in leader.disk.files() if name in path.name and PART_SUFFIX not in path.name]
+    what = f"{controller.name} has another {name} than {leader.name}, which sent it"
+    check("a_snapshot_arrives_as_it_was_sent", not came or not sent or sent[0] in came, what)
 
 
 def _check_epoch(name: str, shadow: Shadow) -> None:

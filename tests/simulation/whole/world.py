@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 
 from migrator.node import image_proof, snapshotter
+from migrator.raft import snapshot
 from migrator.raft.voter_set import ReplicaKey, VoterSet
 from migrator.records.uuid import ZERO_UUID
 from tests.simulation.whole.agreement import why_behind, why_not_agreed, why_unfenced
@@ -321,7 +322,7 @@ def simulate(options: Options, show: Callable[[str], None] | None = None) -> Out
     gc.disable()
     logging.disable(logging.CRITICAL)
     image_proof.ROUND_SECONDS, image_proof.REPLAY_SECONDS = options.compare_seconds, options.replay_seconds
-    snapshotter.CLEAN_SECONDS = options.clean_seconds
+    snapshotter.CLEAN_SECONDS, snapshot.CHUNK_BYTES_MAX = options.clean_seconds, options.chunk_bytes
     world = World(options, show)
     KEPT.append(world)
     rule, message = None, ""
