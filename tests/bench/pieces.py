@@ -54,9 +54,9 @@ class Measured:
 
 
 def run_pieces(partitions: int, console: Console, *, only: str | None = None) -> list[dict[str, Any]]:
-    """Measure and print; gives the same for scripts.
+    """Measure and print; returns the figures for scripts.
 
-    :param only: part of the names of the pieces to measure; all without.
+    :param only: a part of the names of the pieces to measure; all pieces without it.
     """
     calm_garbage_collector()
     measured: list[Measured] = []

@@ -99,7 +99,7 @@ class Crowd:
             write(client, operations)
 
     def migrate(self) -> None:
-        """The real brokers come back, in migration mode, to a quorum that then has everybody."""
+        """The real brokers come back, in migration mode; then the quorum has all brokers."""
         self.cluster.format_controllers()
         self.cluster.resume_controllers()
         self.cluster.start_brokers(KafkaBrokerMode.MIGRATING)

@@ -1,4 +1,4 @@
-"""Time as a model has it."""
+"""The clock of a model cluster: time passes only while a rollout sleeps."""
 
 from __future__ import annotations
 
