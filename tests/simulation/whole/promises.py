@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from migrator.log.quorum_state import FILE_NAME, decode_quorum_state
 from migrator.log.segment import Segment
 from migrator.log.snapshots import PART_SUFFIX, snapshot_name
+from migrator.raft.messages import EpochOffset
 from migrator.raft.quorum import Quorum
 from migrator.raft.states import Candidate, Leader, Prospective, RoleState, Unattached
 from migrator.raft.voter_set import Membership
@@ -29,6 +30,8 @@ class Promises:
         self._memberships: dict[int, Membership] = {}
         self._replaced: set[int] = set()
         """Whose disk was replaced after it had told what it holds."""
+        self._finishing: dict[int, EpochOffset | None] = {}
+        """By controller: the snapshot whose last part has come."""
         self._last_seen: dict[int, Membership] = {}
 
     def disk_replaced(self, controller: Controller) -> None:
@@ -39,6 +42,10 @@ class Promises:
         """After each step of its consensus."""
         self._check_vote(controller, shadow)
         self._check_change(controller, shadow)
+        finishing = shadow.raft.finishing
+        if finishing is not self._finishing.get(controller.node_id):
+            self._finishing[controller.node_id] = finishing
+            _check_arrival(controller, shadow.raft)
 
     def _check_change(self, controller: Controller, shadow: Shadow) -> None:
         """A leader changes the voters once the change before it is committed, with a record of its own epoch (Raft's
@@ -102,7 +109,7 @@ class Promises:
         )
 
 
-def check_arrival(controller: Controller, raft: Quorum) -> None:
+def _check_arrival(controller: Controller, raft: Quorum) -> None:
     """The last part of a snapshot has come from the leader, and nothing has looked at the file yet."""
     if raft.finishing is None or raft.leader_id is None:
         return

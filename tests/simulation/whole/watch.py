@@ -14,7 +14,6 @@ from migrator.image.model import MetadataImage
 from migrator.image.replay import replay
 from migrator.node.core import NodeCore
 from migrator.raft.config import EPOCH_LIMIT
-from migrator.raft.messages import EpochOffset
 from migrator.raft.quorum import Quorum
 from migrator.raft.states import Role
 from migrator.raft.voter_set import ReplicaKey, VoterSet
@@ -28,7 +27,7 @@ from tests.simulation.whole.breach import Violation, check
 from tests.simulation.whole.claims import Claims, Inside
 from tests.simulation.whole.committed import Committed, GivenUp, Hashed, written
 from tests.simulation.whole.machine import SimulatedMachine
-from tests.simulation.whole.promises import Promises, check_arrival
+from tests.simulation.whole.promises import Promises
 from tests.simulation.whole.replays import check_replay
 from tests.simulation.whole.writes import PROOFS, Claim
 
@@ -59,8 +58,6 @@ class Shadow:
     checked_to: int = -1
     """Up to here its log is the committed one."""
     published: Hashed = field(default_factory=Hashed)
-    finishing: EpochOffset | None = None
-    """The snapshot whose last part has come."""
     is_replay_due: bool = True
     """At a start and at each change of who leads, as soon as all of the log is applied."""
 
@@ -219,9 +216,6 @@ class Watch:
         if has_changed:
             self.world.chaos.look(controller)
             self.promises.look(controller, shadow)
-            if raft.finishing is not shadow.finishing:
-                shadow.finishing = raft.finishing
-                check_arrival(controller, raft)
             if raft.high_watermark != shadow.high_watermark:
                 has_failed = controller.is_ending and core.storage.log._failure is not None  # amid a change of it
                 if not has_failed:
