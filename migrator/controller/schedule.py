@@ -94,7 +94,7 @@ def sweep_tokens(image: MetadataImage, context: Context, token_ids: Iterable[str
     """Remove those of these delegation tokens that are expired."""
     if secret_key(context.settings) is None or not supports(image, MinLevel.DELEGATION_TOKENS):
         return Decision(None)
-    return Decision(None, tuple(expired_tokens(image, context, token_ids)))
+    return Decision(None, tuple(expired_tokens(image, context, sorted(token_ids))))
 
 
 UNCLEAN_ELECTION_INTERVAL_MS: Final = 300_000
@@ -132,7 +132,7 @@ def _imbalanced(_image: MetadataImage, index: ControllerIndex) -> Iterable[Topic
 
 
 def _tokens(image: MetadataImage, _index: ControllerIndex) -> Iterable[str]:
-    return sorted(image.tokens)
+    return image.tokens
 
 
 def tasks_of(settings: ControllerSettings) -> tuple[Task, ...]:

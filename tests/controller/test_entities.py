@@ -27,7 +27,6 @@ from migrator.controller.delegation_tokens import (
     expire_token,
     renew_token,
 )
-from migrator.controller.migration_gate import Operation
 from migrator.controller.producer_ids import (
     MAX_PRODUCER_ID,
     AllocatedProducerIds,
@@ -35,7 +34,7 @@ from migrator.controller.producer_ids import (
     allocate_producer_ids,
 )
 from migrator.controller.quotas import AlterQuotasRequest, QuotaAlteration, alter_quotas
-from migrator.controller.schedule import sweep_tokens, tasks_of
+from migrator.controller.schedule import sweep_tokens
 from migrator.controller.scram import AlterScramRequest, ScramDeletion, ScramUpsertion, alter_scram
 from migrator.image.model import Acl, ScramKey
 from migrator.image.security import token_record
@@ -387,9 +386,10 @@ def test_sweep_removes_expired_tokens_only() -> None:
 
 def test_tokens_are_swept_in_an_order_that_depends_on_no_hash() -> None:
     controller = token_controller()
-    ids = sorted(issued(controller).token.token_id for _ in range(8))
-    (sweep,) = (task for task in tasks_of(controller.settings) if task.operation is Operation.SWEEP_TOKENS)
-    assert list(sweep.keys(controller.image, controller.context().index)) == ids
+    ids = sorted(issued(controller, max_lifetime_ms=5).token.token_id for _ in range(8))
+    controller.wall_ms += 6
+    records = sweep_tokens(controller.image, controller.context(), controller.image.tokens).records
+    assert tuple(records) == tuple(map(RemoveDelegationTokenRecord, ids))
 
 
 def test_producer_ids_come_in_blocks_that_never_overlap() -> None:
