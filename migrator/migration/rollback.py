@@ -12,8 +12,8 @@ from typing import TypeGuard
 from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.old_orders import NO_ORDERS, OldOrders, read_old_orders
-from migrator.migration.translate.entity import EntityWrite
-from migrator.migration.translate.reconcile import reconcile, repair
+from migrator.migration.translate.entity import EntityWrite, parse_entity
+from migrator.migration.translate.reconcile import Parents, reconcile, reconcile_topics
 from migrator.migration.translate.source import names_below
 from migrator.migration.translate.target import Target
 from migrator.records.metadata import ZkMigrationState
@@ -206,11 +206,13 @@ def _raise_versions(session: ZooKeeperSession, target: Target, guard: Check, *, 
     reader = BulkReader(session)
     target.behind = behind = dict[str, int]()
     for write in _repeating(session, list(reconcile(reader, target)), accept_loss=accept_loss):
-        behind.setdefault(write.entity, len(write.ops))
+        if any(map(_is_state, write.ops)):
+            behind.setdefault(write.entity, len(write.ops))
     target.behind = None
     raised = 0
     for topics in _parts(behind):
-        writes = _repeating(session, repair(reader, target, *topics), accept_loss=accept_loss)
+        found = reconcile_topics(reader, target, Parents(reader), only=topics, left=())  # configs were compared above
+        writes = _repeating(session, list(found), accept_loss=accept_loss)
         ops = [op for write in writes for op in write.ops if not _is_marker(op)]
         for part in split_ops(ops, reserved_bytes=op_bytes(guard)):
             apply(session, [guard, *part])
@@ -219,10 +221,10 @@ def _raise_versions(session: ZooKeeperSession, target: Target, guard: Check, *, 
 
 
 def _parts(sets: Mapping[str, int]) -> Iterator[list[str]]:
-    """Topics, by the number of their sets, of which each list has about `SETS_AT_ONCE`."""
+    """The names of topics, by the number of sets of each entity; each list has about `SETS_AT_ONCE` sets."""
     part, size = list[str](), 0
-    for name, count in sets.items():
-        part.append(name)
+    for entity, count in sets.items():
+        part.append(parse_entity(entity)[1])
         size += count
         if size >= SETS_AT_ONCE:
             yield part

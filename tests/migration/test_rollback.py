@@ -109,7 +109,7 @@ def test_a_state_that_lags_is_raised_to_the_partition_epoch(
 
 def test_states_are_raised_some_topics_at_a_time() -> None:
     """All sets of a large cluster at once would be gigabytes."""
-    sets = {"large": SETS_AT_ONCE, "a": SETS_AT_ONCE // 2, "b": SETS_AT_ONCE - 1, "c": 1}
+    sets = {"topic large": SETS_AT_ONCE, "topic a": SETS_AT_ONCE // 2, "topic b": SETS_AT_ONCE - 1, "topic c": 1}
     assert list(_parts(sets)) == [["large"], ["a", "b"], ["c"]]
     assert list(_parts({})) == []
 
@@ -214,6 +214,18 @@ def test_with_an_older_log_zookeeper_is_given_back_as_it_is_if_the_loss_is_accep
     done = roll_back(session, image, PASSWORDS, accept_loss=True)
     assert done == RolledBack(raised_states=1, raised_epoch=80, released=True)
     assert zookeeper_client.exists(newer)
+
+
+def test_a_state_is_raised_although_the_config_of_its_topic_differs_if_the_loss_is_accepted(
+    session: ZooKeeperSession, zookeeper_client: KazooClient
+) -> None:
+    """The partition would have no leader after the next election; the config stays as it is."""
+    lagging(zookeeper_client)
+    config = b'{"version":1,"config":{"retention.ms":"1"}}'
+    zookeeper_client.set(paths.topic_config("orders"), config)
+    done = roll_back(session, image_at(), PASSWORDS, accept_loss=True)
+    assert done == RolledBack(raised_states=1, released=True)
+    assert zookeeper_client.get(paths.topic_config("orders"))[0] == config
 
 
 def test_partition_states_are_raised_by_nobody_once_there_is_another_controller(
