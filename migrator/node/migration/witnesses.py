@@ -102,7 +102,8 @@ class Witnesses:
 
     def _published(self, delta: ImageDelta) -> None:
         quorum = self._core.quorum
-        if quorum.role in (Role.LEADER, Role.FOLLOWER):
+        is_present = delta.after.provenance.epoch == quorum.epoch  # a leader may be elected long before it is active
+        if is_present and quorum.role in (Role.LEADER, Role.FOLLOWER):
             self._evidence.leads(quorum.epoch, monotonic_ms())
         if delta.changes.brokers:
             self._follow(delta.after)

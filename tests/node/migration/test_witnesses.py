@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from migrator.clock import monotonic_ms
+from migrator.controller.grace import Evidence
+from migrator.image.model import Changes, ImageDelta
 from migrator.node.core import NodeCore
 from migrator.node.migration import witnesses as module
 from migrator.node.migration.witnesses import Witnesses
@@ -147,3 +150,17 @@ async def test_a_process_that_takes_the_place_of_a_broker_is_no_proof(
         await until(lambda: is_graced(node) or is_fenced(node), "the session is over")
         assert is_fenced(node)
     await other.die()
+
+
+async def test_records_of_an_earlier_leader_show_no_leader_that_goes_on(tmp_path: Path) -> None:
+    """A new leader publishes them for as long as it is behind, and fences nobody meanwhile."""
+    broker = Broker()
+    await broker.start()
+    async with leading(tmp_path, broker) as (node, witnesses):
+        now = node.metadata.published
+        earlier = replace(now, provenance=replace(now.provenance, epoch=now.provenance.epoch - 1))
+        for image, is_proof in ((earlier, False), (now, True)):
+            witnesses._evidence = Evidence(0)
+            witnesses._published(ImageDelta(image, image, Changes()))
+            assert witnesses._evidence.covers(0) is is_proof
+    await broker.die()
