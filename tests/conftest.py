@@ -48,8 +48,7 @@ MEMORY = Path("/dev/shm")  # noqa: S108
 MEMORY_BYTES = 4 << 30
 """Where less is free, tests write to the disk: the directories of two clusters hold less than half of it."""
 
-CHROOTS = 50
-"""So many are made at once."""
+_chroot_numbers = itertools.count()
 _VARIABLES = tuple(os.environ)
 """Of the environment, as the run begins: libraries add some of their own as they are imported."""
 
@@ -107,36 +106,17 @@ def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.hosts
 
 
-@pytest.fixture(scope="session")
-def chroots(zookeeper_server: str) -> Iterator[str]:
-    """Empty ones; on a server of our own they are made in advance, as to connect costs more than to create."""
-    return _chroots(zookeeper_server, 1 if OUTSIDE_ZOOKEEPER in os.environ else CHROOTS)
-
-
-def _chroots(server: str, at_once: int) -> Iterator[str]:
-    for first in itertools.count(0, at_once):
-        names = [f"/test-{os.getpid()}-{number}" for number in range(first, first + at_once)]
-        client = connect(server)
-        try:
-            for name in names:
-                client.create(name)
-        finally:
-            disconnect(client)
-        yield from names
-
-
 @pytest.fixture
-def zookeeper(zookeeper_server: str, chroots: Iterator[str]) -> Iterator[ZooKeeperSpace]:
-    """An empty chroot of the test's own. It is removed afterwards from a server that is not ours: to read and delete
-    each znode costs as much as many a test."""
-    space = ZooKeeperSpace(zookeeper_server, next(chroots))
-    yield space
-    if OUTSIDE_ZOOKEEPER in os.environ:
-        client = connect(zookeeper_server)
-        try:
-            _remove(client, space.chroot)
-        finally:
-            disconnect(client)
+def zookeeper(zookeeper_server: str) -> Iterator[ZooKeeperSpace]:
+    """An empty chroot of the test's own, removed afterwards."""
+    space = ZooKeeperSpace(zookeeper_server, f"/test-{os.getpid()}-{next(_chroot_numbers)}")
+    client = connect(zookeeper_server)
+    try:
+        client.create(space.chroot)
+        yield space
+        _remove(client, space.chroot)
+    finally:
+        disconnect(client)
 
 
 def _remove(client: KazooClient, path: str) -> None:
