@@ -18,10 +18,10 @@ from migrator.verify.places import place
 from migrator.verify.questions import VIEWS, sql_of
 from migrator.verify.spark.failures import operator_error
 from migrator.verify.spark.metadata_source import METADATA
-from migrator.verify.spark.own_sql import FILES, call_in, foreign_relation
+from migrator.verify.spark.own_sql import SETTINGS, call_in, foreign_relation
 from migrator.verify.spark.sides import ZOOKEEPER, register, zookeeper_options
 
-_SETTINGS = {"spark.sql.session.timeZone": "UTC", FILES: "false"}
+_SETTINGS = {"spark.sql.session.timeZone": "UTC", **SETTINGS}
 _SOURCES = ("kraft", "changes", "zookeeper")
 _NAME_VIEWS = "The views are kraft, changes, history, partitions and, if it is named, zookeeper: see docs/ask.md"
 
@@ -41,7 +41,8 @@ class Question:
 def answered(
     spark: SparkSession, sources: Sources, question: Question, begin: Callable[[str], None] = lambda _: None
 ) -> Iterator[DataFrame]:
-    """The answer, to be read while the context lasts. Meanwhile the session's time zone is UTC, and no file is a table.
+    """The answer, to be read while the context lasts. Meanwhile the session's time zone is UTC, no file is a table, and
+    no variable is put into SQL.
 
     :param sources: ``metadata`` is a directory; ZooKeeper's view exists if ZooKeeper is named.
     :param begin: called with what is read next.
@@ -49,7 +50,7 @@ def answered(
         the views.
     """
     if question.sql is not None and (call := call_in(question.sql)) is not None:
-        what = f"the SQL has the word {call!r}, with which Spark could call programs"
+        what = f"the SQL has the word {call!r}, with which Spark could call programs or read files"
         raise OperatorError(what, where="--sql", remedy="Leave this word out, also within texts and comments")
     before = {key: spark.conf.get(key) for key in _SETTINGS}
     held: list[DataFrame] = []  # a server of Spark Connect forgets a frame that its client has forgotten

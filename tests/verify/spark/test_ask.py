@@ -146,6 +146,7 @@ def test_parquet_holds_the_answer(spark: SparkSession, both: Path, tmp_path: Pat
                 "DROP VIEW kraft",
                 "INSERT OVERWRITE DIRECTORY 'taken' USING parquet SELECT 1",
                 "SELECT 1); DROP VIEW kraft; (SELECT 1",
+                "SELECT ref${x}lect('java.lang.System', 'exit', 1)",
             )
         ),
         *(
@@ -158,13 +159,14 @@ def test_parquet_holds_the_answer(spark: SparkSession, both: Path, tmp_path: Pat
             )
         ),
         *(
-            (("--sql", sql, "--metadata", METADATA), "with which Spark could call programs. Leave this word out")
+            (("--sql", sql, "--metadata", METADATA), "with which Spark could call programs or read")
             for sql in (
                 "SELECT reflect('java.lang.System', 'exit', 1)",
                 "SELECT system.builtin.`Java_Method` /* */ ('java.lang.System', 'exit', 1) FROM kraft",
                 "SELECT (SELECT try_reflect('java.lang.System', 'exit', 1) FROM VALUES (1))",
                 "SELECT IDENTIFIER('ref' || 'lect')('java.lang.System', 'exit', 1)",
                 "FROM IDENTIFIER('text.`/etc/passwd`')",
+                "SELECT from_xml('<a>1</a>', 'a INT', map('rowValidationXSDPath', '/etc/passwd'))",
             )
         ),
         (("offline-in-roll", "--metadata", METADATA, "--to", "99"), "could not tell: offset 99 is asked for"),
@@ -205,7 +207,15 @@ def of_others(spark: SparkSession) -> Iterator[None]:
         ("SELECT * FROM kraft WHERE EXISTS (SELECT 1 FROM theirs JOIN kraft)", "theirs"),
         ("SELECT 'x\\n== Optimized Logical Plan ==\\n', kraft.* FROM kraft, taken", ""),
         ("SELECT 'x\\n== Analyzed Logical Plan ==\\n', kraft.* FROM taken, kraft", ""),
-        ("WITH theirs AS (FROM VALUES (7) AS t(a)) FROM theirs, range(1), LATERAL explode(array(1))", None),
+        (
+            "SELECT TRANSFORM(kind) USING 'cat /etc/passwd' AS (line) FROM kraft",
+            "a program prints (TRANSFORM ... USING)",
+        ),
+        ("WITH theirs AS (VALUES (now())) FROM theirs, range(1) `a.b`, LATERAL explode(array(1))", None),
+        (
+            "WITH RECURSIVE r(n) AS (VALUES (1) UNION ALL SELECT 2 FROM r WHERE n < 1) FROM r WHERE '${n}\n' LIKE '$%'",
+            None,
+        ),
         ("SELECT count(*) FROM history JOIN partitions LEFT JOIN changes USING (kind) GROUP BY ALL", None),
     ],
 )
