@@ -64,15 +64,20 @@ def broker_file_gates(files: Mapping[str, Properties], controller: Properties, v
 def _mode(file: Properties) -> Iterator[str]:
     if is_set(file, ROLES):
         yield f"it is of KRaft mode ({ROLES})"
-    if not is_on(file, FLAG):
+    if not is_on(file, FLAG) and not _is_open(file, FLAG):
         yield f"{FLAG} is not true"
     if not is_set(file, CONNECT):
         yield f"{CONNECT} is not set"
 
 
+def _is_open(file: Properties, key: str) -> bool:
+    """Whether the value is a placeholder, which is not known here."""
+    return PLACEHOLDER.search(text_of(file, key)) is not None
+
+
 def _protocol(file: Properties, version: str) -> Iterator[str]:
     text = text_of(file, IBP) if is_set(file, IBP) else ""
-    if PLACEHOLDER.search(text):
+    if _is_open(file, IBP):
         return
     with suppress(ValueError):
         if parse_version(text).level == parse_version(version).level:
@@ -81,7 +86,7 @@ def _protocol(file: Properties, version: str) -> Iterator[str]:
 
 
 def _ids(file: Properties) -> Iterator[str]:
-    if text_of(file, GENERATION).lower() == "false":
+    if text_of(file, GENERATION).lower() == "false" or _is_open(file, GENERATION) or _is_open(file, RESERVED):
         return
     number, most = number_of(file, BROKER_ID), number_of(file, RESERVED)
     if most is None:  # a value that Kafka refuses: then its default
