@@ -101,6 +101,7 @@ UNOWNED = {
     ): "in the worker process: its only work is to end that process with its parent",
     ("parts/usage.py", "Process"): "psutil's view of a process that runs",
     ("observe/metrics_endpoint.py", "Thread"): "serves the metrics; who asks for them notices its end",
+    ("node/metrics.py", "call_soon_threadsafe"): "the scrape that asked gets the reading, or its error",
     ("observe/authorizer_log.py", "Thread"): "writes lines; it goes on after each error, and a metric says so",
     ("parts/usage.py", "Thread"): "of commands, not of a controller",
     ("cli/progress.py", "Thread"): "of commands, not of a controller",
