@@ -1,5 +1,10 @@
 """Requests of brokers and controllers: registration, heartbeats, ISR changes, log directories, producer ids (APIs 62,
-63, 64, 70, 56, 73, 67)."""
+63, 64, 70, 56, 73, 67).
+
+`registry` lists each function with its API; the active controller calls it with the image at the log's end. A function
+turns kio's message into a request of `migrator.controller`, and the decision into kio's response. It decides nothing
+itself. The right to do so (CLUSTER_ACTION) was checked before.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""A request in the form for handlers, and the forms of their answers."""
+"""A request in the form for handlers, and the row that describes an API in the registry.
+
+The endpoint makes a `Call` of each request; `registry` holds an `Api` for each API key. A row says which right is
+needed, which image answers, and whether the write may wait while ZooKeeper is behind: only writes that a person or a
+tool can repeat wait.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""UpdateFeatures and DescribeCluster (APIs 57, 60)."""
+"""UpdateFeatures and DescribeCluster (APIs 57, 60).
+
+`registry` lists these functions; the endpoint calls them with an image. They translate between kio's messages and
+`migrator.controller.features`. DescribeCluster shows controllers only at the listener that was asked (KIP-919).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Create, renew and expire delegation tokens (APIs 38, 39, 40)."""
+"""Create, renew and expire delegation tokens (APIs 38, 39, 40).
+
+`registry` lists these functions. They translate between kio's messages and `migrator.controller.delegation_tokens`.
+Requests over a connection that was authenticated with a token are refused, as in Kafka. The HMAC is in the answer to
+the creator only; the audit trail has the token's id.
+"""
 
 from __future__ import annotations
 

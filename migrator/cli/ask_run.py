@@ -1,4 +1,8 @@
-"""The part of `migrator ask` that needs Spark, after the options have been checked."""
+"""The part of `migrator ask` that needs Spark, after the options have been checked.
+
+`ask` imports it only then, because Spark takes seconds to import. It prints rows while they come, or writes Parquet; a
+table on the terminal ends after `ROWS_MAX` rows and says so.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`migrator drill`."""
+"""`migrator drill`: options, the display of the steps while they run, and the picture of the result.
+
+The command makes a directory, calls `migrator.drill.run.run_drill`, and ends with the outcome as its exit code. It runs
+no step itself: the display reads the `DrillReport` that the drill fills.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The first metadata.version of a controller to format or rehearse: the typed one, or that of the brokers."""
+"""The first metadata.version of a controller to format or rehearse: the typed one, or that of the brokers.
+
+`format` and `rehearse` call it before they write anything. A typed version always counts. During a migration the
+version has to be that of the brokers, which are asked over the network; brokers that differ, or do not answer, are
+refused with a remedy.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""`migrator format`."""
+"""`migrator format`: options as those of Kafka's ``kafka-storage format``, and the checks before a directory is
+formatted.
+
+`migrator.log.formatting` does the work. All checks come first: the cluster id against ZooKeeper's, the metadata.version
+against the migration, the voters against the configuration. Warnings are printed and do not stop it.
+"""
 
 from __future__ import annotations
 

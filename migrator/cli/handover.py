@@ -1,4 +1,8 @@
-"""`migrator handover`."""
+"""`migrator handover`: hands the quorum over to Kafka's own controllers after the migration.
+
+`check` only looks; `run` calls `migrator.handover` and asks first. Each can be repeated: after a failure `run` looks at
+the cluster and goes on. The command runs on the machines of the controllers, with their property files.
+"""
 
 from __future__ import annotations
 

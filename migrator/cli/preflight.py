@@ -1,4 +1,8 @@
-"""`migrator preflight`."""
+"""`migrator preflight`: gathers evidence, runs the checks, and prints the findings.
+
+It calls `gather` and `run_checks` of `migrator.preflight`, and decides nothing. The exit code is that of the report: 0
+no blocker, 1 blockers, 2 something could not be examined.
+"""
 
 from __future__ import annotations
 

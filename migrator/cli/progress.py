@@ -1,4 +1,8 @@
-"""The progress of a long command: on a terminal one line that is updated, elsewhere a line for each change."""
+"""The progress of a long command: on a terminal one line that is updated, elsewhere a line for each change.
+
+`verify` and `ask` name each phase with `VerifyProgress.begin`. It prints on stderr only, so stdout stays for the
+result. After the end of its context nothing is printed.
+"""
 
 from __future__ import annotations
 

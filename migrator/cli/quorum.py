@@ -1,4 +1,8 @@
-"""`migrator quorum`: the voters, and how to change them."""
+"""`migrator quorum`: shows the voters, and orders changes of them.
+
+Orders go to the leader over gRPC, and the quorum carries them out by itself; the command only waits if ``--wait`` is
+given. An interrupted command does not take its order back. ``--json`` prints the fields of `VotersDescription`.
+"""
 
 from __future__ import annotations
 

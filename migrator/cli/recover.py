@@ -1,4 +1,9 @@
-"""`migrator quorum recover`: one survivor becomes the only voter when the majority is lost for good."""
+"""`migrator quorum recover`: one survivor becomes the only voter when the majority is lost for good.
+
+It runs on the survivor's machine while all controllers are stopped. It shows what may be lost and asks for the cluster
+id before it writes. A voter that still listens is refused. An interrupted recovery is finished by the same command
+(docs/adr/0024-a-lost-majority.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`migrator rehearse`."""
+"""`migrator rehearse`: options, progress and the printed result of a rehearsal.
+
+`migrator.rehearse.rehearse` does the work and only reads ZooKeeper. Without a property file the command rehearses with
+the settings of a controller that has only defaults. The exit code is that of the report.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""`migrator reopen`."""
+"""`migrator reopen`: orders a finished migration to go on, so that the cluster can return to ZooKeeper.
+
+It shows what stands against the order, asks twice, and sends the order to the active controller. With
+``--into-empty-zookeeper`` it first writes to an empty ZooKeeper the znodes that make it the cluster's
+(docs/adr/0058-reopen-a-finished-migration.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""`migrator rollback`."""
+"""`migrator rollback`: returns a cluster to its ZooKeeper brokers while all controllers are stopped.
+
+`migrator.migration.rollback` does the work. Before it asks, the command checks that no controller listens, that the
+directory is of this cluster, and that the log used is the newest. A loss of confirmed changes needs ``--accept-loss``.
+An interrupted rollback is finished by the same command.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Options that several commands of `migrator rollout` share."""
+"""Options that several commands of `migrator rollout` share.
+
+A decorator adds options and gives the function checked values. An empty value, as from an unset variable of a script,
+is refused: it would mean another thing than the operator believes.
+"""
 
 from __future__ import annotations
 

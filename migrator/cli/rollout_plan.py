@@ -1,4 +1,8 @@
-"""`migrator rollout plan`, and what `apply --plan` asks before it begins."""
+"""`migrator rollout plan`, and the questions that `apply --plan` asks before it begins.
+
+It shows every step and changes nothing. A reviewed plan is compared with what would be done now; each difference is
+shown, and only an accepted one is passed over. A plan's file is written whole or not at all.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`migrator rollout report`: the page and the JSON of a rollout, or of a plan; also at the end of a rollout."""
+"""`migrator rollout report`: the page and the JSON of a rollout, or of a plan; also at the end of a rollout.
+
+It reads the journal and what is kept beside it, and for a plan the cluster. It changes nothing but the page that it
+writes. At the end of a rollout a page that cannot be written is only reported.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`migrator status`."""
+"""`migrator status`: the state of the quorum and of the migration, once or after every change.
+
+It asks the controllers through `QuorumAsker`, and `migrator.observe.status_page` makes the texts. The leader's answer
+counts. ``--json`` prints the fields of `Status`. It changes nothing.
+"""
 
 from __future__ import annotations
 

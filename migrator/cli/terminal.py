@@ -1,5 +1,9 @@
-"""All output to the terminal. Text from outside is made printable, so that it cannot control the terminal
-(`migrator.observe.printable`)."""
+"""All output to the terminal. Text from outside is made printable, so that it cannot control the terminal.
+
+Every command prints and asks through this module; a test allows no other one to use ``sys.stdout``. When nobody reads
+the output any more (``| head``), a command ends, or goes on in silence where it must (`without_reader`). Source of the
+escapes: `migrator.observe.printable`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`migrator top`."""
+"""`migrator top`: the migration on one screen that is redrawn.
+
+It asks like `migrator status`, or, for Kafka's controllers, looks over Kafka's protocol. `migrator.observe.top_page`
+makes the content. It only reads, and Ctrl-C ends nothing but the view.
+"""
 
 from __future__ import annotations
 

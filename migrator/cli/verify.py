@@ -1,4 +1,8 @@
-"""`migrator verify`."""
+"""`migrator verify`: options and their checks; `verify_run` does the rest.
+
+Options that contradict each other are refused before Spark is imported. The command changes nothing unless ``--repair``
+is given.
+"""
 
 from __future__ import annotations
 

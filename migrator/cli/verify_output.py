@@ -1,4 +1,8 @@
-"""The output of `migrator verify`: a table or JSON on stdout, a page, and progress on stderr."""
+"""The output of `migrator verify`: a table or JSON on stdout, a page, and progress on stderr.
+
+`verify_run` calls `VerifyOutput` with each verdict. Table, JSON and page show the same verdict. Secrets are hashes
+already.
+"""
 
 from __future__ import annotations
 

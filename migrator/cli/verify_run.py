@@ -1,4 +1,8 @@
-"""The part of `migrator verify` that needs Spark, after the options have been checked."""
+"""The part of `migrator verify` that needs Spark, after the options have been checked.
+
+It inspects the sources, starts Spark, compares once or again and again, and ends with the exit code of the verdict. A
+repair is asked for, and made by the active controller.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Listeners and voters: the values of ``listeners``, ``controller.quorum.voters`` and similar keys."""
+"""Listeners, voters, servers of ZooKeeper: the values of ``listeners``, ``controller.quorum.voters`` and similar keys.
+Pure.
+
+The settings, the checks and many tools parse addresses here. Each function returns typed values or raises `ValueError`
+with a sentence for the operator; the caller adds file and key. No name is looked up.
+"""
 
 from __future__ import annotations
 

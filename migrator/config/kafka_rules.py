@@ -1,6 +1,9 @@
 """The contradictions in a property file that Kafka refuses on every node. Pure.
 
-Source: ``KafkaConfig.validateValues`` and ``CoreUtils.listenerListToEndPoints`` of Kafka 3.9.
+`kafkas_broker`, `kafkas_controller` and the check `broker_starts` of preflight ask it before they change or restart a
+node of Kafka. Each problem has the key, Kafka's reason, and a remedy. A value with a placeholder counts as valid,
+because it is not known here. Source: ``KafkaConfig.validateValues`` and ``CoreUtils.listenerListToEndPoints`` of Kafka
+3.9.
 """
 
 from __future__ import annotations

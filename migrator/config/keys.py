@@ -1,4 +1,8 @@
-"""The table of every key that a property file may hold: Kafka's (generated) and ours (here)."""
+"""The table of every key that a property file may hold: Kafka's (`kafka_keys`, generated) and ours (here).
+
+`load` parses values after it, and docs/configuration.md is made of it. A key has one type, one default and one
+sentence. A key of ours begins with ``migrator.``. A synonym counts only when the key itself is not set.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Property file -> `Settings`. Every refusal names file, key, value and remedy."""
+"""Property file -> `Settings`. Every refusal names file, key, value and remedy.
+
+All commands that take a controller's property file call `load_settings`. A result is complete and checked: a part that
+gets `Settings` checks nothing again. Nothing but the file and the files that it refers to is read, and nothing is
+written.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """Principals from certificates: the distinguished name as Java prints it, and ``ssl.principal.mapping.rules``.
 
-Source: ``DefaultKafkaPrincipalBuilder``, ``SslPrincipalMapper`` (KIP-371), ``X500Principal.getName`` (RFC 2253).
+Listeners and clients call it with the certificate of a peer. The name has to be Java's to the letter, because operators
+put it into ``super.users``. A certificate that cannot be read, and a rule that would mean something else in Java, is a
+`ValueError`: no caller gets a wrong name. Source: ``DefaultKafkaPrincipalBuilder``, ``SslPrincipalMapper`` (KIP-371),
+``X500Principal.getName`` (RFC 2253).
 """
 
 from __future__ import annotations

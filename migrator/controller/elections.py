@@ -1,4 +1,9 @@
-"""ElectLeaders. Source: Kafka's ``ReplicationControlManager.electLeaders``."""
+"""ElectLeaders: elects preferred leaders, or any live leader for partitions without one. Pure.
+
+The API calls `elect_leaders` for operators, and `schedule` calls `elect` to rebalance. The rules of a change are those
+of `partition_change`: a leader is a live member of the ISR, except in an unclean election. Source: Kafka's
+``ReplicationControlManager.electLeaders``.
+"""
 
 from __future__ import annotations
 

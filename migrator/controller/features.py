@@ -1,4 +1,9 @@
-"""UpdateFeatures. Source: Kafka's ``FeatureControlManager`` and ``QuorumFeatures``."""
+"""UpdateFeatures: raises and lowers the finalized levels of features. Pure.
+
+A level is accepted only if every broker and every voter supports it. Each feature is decided separately. The level of
+kraft.version stands in a control record, not in a metadata record (`kraft_upgrade`). Source: Kafka's
+``FeatureControlManager`` and ``QuorumFeatures``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""CreatePartitions. Source: Kafka's ``ReplicationControlManager.createPartitions``."""
+"""CreatePartitions: adds partitions to existing topics. Pure.
+
+`migrator.apis.topics` calls it. Each topic is decided separately: a refused topic gets no records, the others do. The
+number of partitions never falls, and new replicas are placed by `assignments` unless the request names them. Source:
+Kafka's ``ReplicationControlManager.createPartitions``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""AlterClientQuotas. Source: Kafka's ``ClientQuotaControlManager`` and ``QuotaConfigs``."""
+"""AlterClientQuotas: sets and removes quotas of users, clients and addresses. Pure.
+
+`migrator.apis.security` calls it. For each entity all changes of a request are made, or none. A stored value has been
+checked: its key fits the entity, and it is in the bounds of Kafka. Source: Kafka's ``ClientQuotaControlManager`` and
+``QuotaConfigs``.
+"""
 
 from __future__ import annotations
 

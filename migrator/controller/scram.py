@@ -1,5 +1,9 @@
-"""AlterUserScramCredentials. The salted password comes from the client; stored and server key are made from it here
-(RFC 5802). Source: Kafka's ``ScramControlManager``."""
+"""AlterUserScramCredentials: sets and deletes the credentials of users. Pure.
+
+The client sends a salted password; stored and server key are made from it here (RFC 5802), and only they are in the
+record. `repr` of a request never shows the salted password. One change for each user is made, or none. Source: Kafka's
+``ScramControlManager``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""CreateTopics and DeleteTopics. Source: Kafka's ``ReplicationControlManager`` and ``Topic``."""
+"""CreateTopics and DeleteTopics. Pure.
+
+`migrator.apis.topics` calls it. Each topic is decided separately: a refused topic has no records, and all records of
+one request fit into one batch, so a topic exists with all its partitions or not at all. A deleted topic's configs are
+deleted by records before it, or a restarting broker would apply them to a later topic of that name. Source: Kafka's
+``ReplicationControlManager`` and ``Topic``.
+"""
 
 from __future__ import annotations
 

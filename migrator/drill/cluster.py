@@ -1,4 +1,8 @@
-"""The common parts of throw-away clusters: a real ZooKeeper, and our controllers as processes."""
+"""The common parts of throw-away clusters: a real ZooKeeper, and our controllers as processes.
+
+The steps in `migrator.drill.scenario` work on a `Cluster`; `kafka.real_cluster` and `light.cluster` add the brokers.
+`close` ends every process, also after a failure. All files are below one directory, and all ports are on loopback.
+"""
 
 from __future__ import annotations
 

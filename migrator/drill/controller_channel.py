@@ -1,5 +1,9 @@
 """Sends requests of brokers and clients to the active controller: tries one controller after the other until one
-accepts."""
+accepts.
+
+Light brokers, the workload and the intruder use a `ControllerChannel`. A request whose answer was lost may have been
+carried out. The request fails only when its time is over.
+"""
 
 from __future__ import annotations
 

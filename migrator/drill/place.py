@@ -1,5 +1,8 @@
-"""The directory of a drill, which belongs to one drill. The next drill's error says whether the earlier drill still
-runs."""
+"""The directory of a drill, which belongs to one drill.
+
+`migrator drill` uses `made` as a context. The kernel frees the lock when the drill's process ends, so the next drill
+can say whether the earlier one still runs. A directory of another drill is refused, and nothing of others is removed.
+"""
 
 from __future__ import annotations
 

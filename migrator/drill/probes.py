@@ -1,4 +1,8 @@
-"""Functions for the steps of a drill: to wait, compare, corrupt, and read ZooKeeper."""
+"""Functions for the steps of a drill: to wait, compare, corrupt, and read ZooKeeper.
+
+Steps call `until` for every condition: it waits a bounded time, and its error has the status of the controllers.
+Comparisons leave out znodes that change by themselves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The steps of a drill and their checks: collected while it runs, written as ``report.json`` and ``summary.txt``."""
+"""The steps of a drill and their checks: collected while it runs, written as ``report.json`` and ``summary.txt``.
+
+Steps add checks and figures to one `DrillReport`; the display reads it meanwhile. The verdict is good only if every
+check held and the drill came to its end.
+"""
 
 from __future__ import annotations
 

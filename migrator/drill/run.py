@@ -1,4 +1,8 @@
-"""Runs a drill from an empty directory to a report, and leaves nothing behind, also after Ctrl-C."""
+"""Runs a drill from an empty directory to a report, and leaves nothing behind, also after Ctrl-C.
+
+`migrator drill` calls `run_drill`. It makes the cluster, runs the scenario and writes the report, whatever happened.
+Processes have ended when it returns. Data is kept only after a failure or by order; only this user can read it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A place in an outside ZooKeeper for the time of a drill: empty before, and restored afterwards."""
+"""A place in an outside ZooKeeper for the time of a drill: empty before, and restored afterwards.
+
+The drill makes one `ClaimedPlace` before anything starts, and calls `give_back` when no process runs any more. A place
+that is not empty is refused. Only znodes below the place are removed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The files of one voter: writes the stock property file, looks into the metadata directory, formats an empty one."""
+"""The files of one voter: writes the stock property file, looks into the metadata directory, formats an empty one.
+
+`execute` calls it on the host of the voter. Our own property file is never changed, and a file that this program did
+not make is kept under another name. A directory is formatted only while it is empty. The stock file has the permissions
+of ours.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Stops and starts processes for a hand-over, by the operator's commands, or by asking the operator."""
+"""Stops and starts processes for a hand-over, by the operator's commands, or by asking the operator.
+
+`execute` calls `OperatorCommands`. A command runs without a shell and within a time-out. Its success proves nothing:
+the caller looks whether the node has stopped or started, and may call again.
+"""
 
 from __future__ import annotations
 

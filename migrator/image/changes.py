@@ -1,4 +1,9 @@
-"""Computes with `Changes`: join and merge them, and find them by comparing two images."""
+"""Computes with `Changes`, the keys that differ between two images: join, merge, undo, and compare.
+
+The loader and all parts that follow the image use it. Merged changes name at least every key that differs, and perhaps
+some that do not; `compare_images` is exact. Functions that work on many keys are generators, which yield where a turn
+of the event loop is over.
+"""
 
 from __future__ import annotations
 

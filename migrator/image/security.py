@@ -1,4 +1,9 @@
-"""Access control entries, SCRAM credentials and delegation tokens of an image under change."""
+"""Access control entries, SCRAM credentials and delegation tokens of an image under change.
+
+`builder` replays their records here; snapshots and the copy from ZooKeeper make records of them with the functions
+below. A removal of an entry or a credential that does not exist is an `InvariantViolation`, as in Kafka; that of a
+token is not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Turns an image into the records of a snapshot, in Kafka's order (``org.apache.kafka.image.MetadataImage.write``)."""
+"""Turns an image into the records of a snapshot, in Kafka's order (``org.apache.kafka.image.MetadataImage.write``), and
+back.
+
+`migrator.log.image_snapshot` writes them, and `replay` reads them. Equal images give the same records. The records are
+for the image's own metadata.version: a state that this version cannot express is an `InvariantViolation`, so no
+snapshot loses anything. Steps without a record mark the end of a turn of the event loop.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Topics and partitions of an image under change."""
+"""Topics and partitions of an image under change.
+
+`builder` replays topic and partition records here. A topic's partitions are copied once, at their first change, and the
+image at the bottom stays as it was. A partition's epoch rises with each change, its leader epoch when a record names a
+leader, as in Kafka's ``PartitionRegistration.merge``.
+"""
 
 from __future__ import annotations
 

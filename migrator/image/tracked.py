@@ -1,4 +1,8 @@
-"""Persistent maps under change that remember the changed keys. The image builders use them."""
+"""Persistent maps under change that remember the changed keys, and an interner for equal values.
+
+The image builders use them. The base map never changes, nothing is copied before the first write, and `snapshot` is not
+affected by later changes. So old images stay valid for readers on other threads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Files that survive a crash, and the batches in them."""
+"""Files that survive a crash: durable replacement, new files, private modes, and reading the batches in a file.
+
+Every part of this program that writes a file of its own uses it. After a crash a file has its old or its new content,
+never a part. A failing fsync is a `StorageError` and is never retried: the kernel may have dropped the pages. Files
+that change are private, because logs and settings hold credentials.
+"""
 
 from __future__ import annotations
 

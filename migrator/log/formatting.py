@@ -1,6 +1,9 @@
-"""Formatting: it binds a directory to one node of one cluster. It also opens formatted directories.
+"""Formats directories for one node of one cluster, and opens formatted directories.
 
-Source: ``kafka.tools.StorageTool``, ``org.apache.kafka.metadata.storage.Formatter``.
+`migrator format`, hand-over and the start of a controller call it. ``meta.properties`` is written last, so a directory
+whose formatting was interrupted counts as not formatted. A directory of another node or cluster is refused, never
+overwritten. An open directory is locked. Source: ``kafka.tools.StorageTool``,
+``org.apache.kafka.metadata.storage.Formatter``.
 """
 
 from __future__ import annotations

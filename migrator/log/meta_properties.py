@@ -1,6 +1,8 @@
 """``meta.properties``: the cluster and the node to which a directory belongs.
 
-Source: ``org.apache.kafka.metadata.properties.MetaProperties``.
+`formatting` reads and writes it, and tools read it to see whose directory it is. A missing file means that the
+directory is not formatted; a file that cannot be understood is an error. A write is durable and in Java's form. Source:
+``org.apache.kafka.metadata.properties.MetaProperties``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Reads from ZooKeeper what `guards` and `readiness` judge."""
+"""Reads from ZooKeeper the facts that `guards` and `readiness` judge: who controls the cluster, and which brokers run.
+
+The executor calls it for the driver, on a thread, because it blocks; preflight and rehearse call it for their reports.
+It only reads, and decides nothing. Each answer is not older than its call. A znode that does not decode is a fact for
+the guards, not an exception.
+"""
 
 from __future__ import annotations
 

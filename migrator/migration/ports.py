@@ -1,4 +1,8 @@
-"""The parts of a controller that the executor needs. The node implements these protocols, and so do tests."""
+"""The parts of a controller that the executor of a migration needs, as protocols: log and quorum, brokers, ZooKeeper.
+
+`migrator.node.migration` implements them on a real node, and tests on models. So this room imports no part of the node.
+Methods that block are called on threads, and say so; the others are called on the event loop.
+"""
 
 from __future__ import annotations
 

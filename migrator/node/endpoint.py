@@ -1,5 +1,11 @@
 """The handler of the controller listener: opens Envelopes, and passes messages of consensus to the quorum, others to
-the APIs."""
+the APIs.
+
+Each connection calls `handle` with a decoded request, and sends the answer that it returns. A refusal is an answer with
+Kafka's error code, never an exception that ends the connection. A request is authorized before its decision, and a
+forwarded request with the rights of its client, not of the broker that forwards it. Refusals and changes go to the
+audit log.
+"""
 
 from __future__ import annotations
 

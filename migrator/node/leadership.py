@@ -1,4 +1,10 @@
-"""Starts a leader's work when this node is elected, and ends it when the node no longer leads."""
+"""Starts a leader's work when this node is elected, and ends it when the node no longer leads.
+
+The quorum's runner calls `Leadership` as its `QuorumObserver`: for appended, truncated and committed records, and for
+each change of the role. A `LeaderListener` gets `became_active` once the image has everything that the log has, and
+`lost_leadership` for the same epoch later. A failed activation stops the process, because such a leader would serve
+nobody.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""One reading of this node's figures for the metrics endpoint."""
+"""One reading of this node's figures, for the metrics endpoint and the health check.
+
+The thread of a scrape calls `LoopReader`, which takes the reading on the event loop: state that a turn of the loop is
+changing must not be read from another thread. While the loop is blocked, a scrape gets the last reading. A reading
+changes nothing.
+"""
 
 from __future__ import annotations
 

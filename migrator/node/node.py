@@ -1,4 +1,10 @@
-"""One controller: everything put together, from its start to its end."""
+"""One controller: everything put together, from its start to its end.
+
+`migrator controller` and tests call `run_node`. An `AsyncExitStack` closes the parts in the opposite order of their
+start, also when the start fails half-way. The controller listens before its disk is loaded (ADR 45), but stands for no
+election until its disk and its peers show that it may. At the end ZooKeeper catches up first, then the leadership is
+handed over, then servers and files close.
+"""
 
 from __future__ import annotations
 

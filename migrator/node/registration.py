@@ -1,4 +1,9 @@
-"""Registers this controller with the active one, until its own incarnation is in the log (KIP-919)."""
+"""Registers this controller with the active one, until its own incarnation is in the log (KIP-919).
+
+`node.node` runs one `ControllerRegistrar` as a task. It sends a registration when the published image lacks this
+incarnation, and only after the image has reached the first high watermark that this node heard of. Repetitions become
+rare, because each accepted one is a record in every log.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Orders of operators to change the voters, and descriptions of them (`migrator.rpc.voters_service.VoterSource`)."""
+"""Operators' orders to change the voters, and the description of the voters
+(`migrator.rpc.voters_service.VoterSource`).
+
+The voters' gRPC service calls `VoterOrders`. The order is decided like any write, on the image at the log's end, and is
+in the journal before it is carried out, so a lost connection loses no order. `migrator.raft.planner` then leads the
+quorum to the target, one voter at a time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Watches the event loop: measures how late it runs, and keeps threads and the garbage collector from delaying it."""
+"""Watches the event loop: measures how late it runs, and keeps threads and the garbage collector from delaying it.
+
+Every process with an event loop makes a `LoopHealth`; metrics and the health check read it, also from other threads. A
+late loop means late heartbeats, and brokers that are fenced. Settings of threads and of the collector hold for the
+whole process.
+"""
 
 from __future__ import annotations
 

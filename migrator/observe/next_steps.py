@@ -1,4 +1,8 @@
-"""The operator's next step in each state of a migration: a table, and the row that fits a status."""
+"""The operator's next step in each state of a migration: a table, and the row that fits a status. Pure.
+
+`migrator status` and the page call `next_step`. Each state of the driver has a row, and the first row that fits
+decides. A step names commands that exist; a test runs through all states.
+"""
 
 from __future__ import annotations
 

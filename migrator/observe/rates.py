@@ -1,4 +1,8 @@
-"""How fast a quorum commits and ZooKeeper follows, measured from a controller's statuses, one after the other. Pure."""
+"""How fast a quorum commits and ZooKeeper follows, measured from a controller's statuses, one after the other. Pure.
+
+`migrator top` gives each status to a `RateMeter`. It uses the times in the statuses, not the time of their arrival, and
+begins anew when another controller answers.
+"""
 
 from __future__ import annotations
 

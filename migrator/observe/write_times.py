@@ -1,6 +1,8 @@
 """How long writes to ZooKeeper take: Kafka's histograms ZkWriteSnapshotTimeMs and ZkWriteDeltaTimeMs.
 
-Source: ``QuorumControllerMetrics``, ``KRaftMigrationDriver``; the form is that of a Yammer Metrics histogram.
+The migration notes durations; metrics and beans read them from other threads. Names and attributes are Kafka's, so
+existing dashboards work; quantiles are made of the newest `KEPT` durations. Source: ``QuorumControllerMetrics``,
+``KRaftMigrationDriver``; the form is that of a Yammer Metrics histogram.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Java, and the jars that pyspark brings: a ZooKeeper server and the Ivy resolver."""
+"""Java, and the jars that pyspark brings: a ZooKeeper server and the Ivy resolver.
+
+`verify`, `rehearse`, the drill and tests find Java here, and build their commands with it. A missing or old Java is an
+`OperatorError` with a remedy, before any process starts. A controller itself needs no Java.
+"""
 
 from __future__ import annotations
 

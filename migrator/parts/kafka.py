@@ -1,4 +1,8 @@
-"""Stock Apache Kafka: its tools, and its controllers and brokers as child processes."""
+"""Stock Apache Kafka: its tools, and its controllers and brokers as child processes.
+
+The drill, the rehearsal and tests use it. Jars are checked by their hashes before Java runs them. A `StockNode` is a
+context: leaving it stops its process, whatever happened. Data stays in its directory, so it can be started again.
+"""
 
 from __future__ import annotations
 

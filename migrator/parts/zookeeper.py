@@ -1,4 +1,8 @@
-"""A real ZooKeeper server (or an ensemble) as child processes, from the jars that pyspark brings."""
+"""A real ZooKeeper server (or an ensemble) as child processes, from the jars that pyspark brings.
+
+The drill and tests use it. An `EmbeddedZooKeeper` is a context: leaving it stops the server, and its data stays in its
+directory. It listens on loopback only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Asks brokers, each on the listener that the controllers would use, also for the partitions as they know them."""
+"""Asks brokers, each on the listener that the controllers would use, also for the partitions as they know them.
+
+`host` and `protocol_versions` call it while evidence is gathered. A broker that cannot be reached or refuses the login
+is a fact (`Asked.fault`), not an error, so one broken broker hides no other. It changes nothing on a broker.
+"""
 
 from __future__ import annotations
 

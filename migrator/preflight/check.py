@@ -1,4 +1,8 @@
-"""The type of a check, its findings, and the verdict."""
+"""The type of a check, its findings, and the verdict.
+
+`table` lists the checks, `run_checks` applies them to one `Evidence`, and the command prints the report. A check is a
+pure function: it finds nothing where a fact is unknown. A report with an unknown source is never a pass.
+"""
 
 from __future__ import annotations
 

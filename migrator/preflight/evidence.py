@@ -1,4 +1,8 @@
-"""All facts that the checks judge, gathered before the first check runs. A value that prints has no secret."""
+"""All facts that the checks judge, gathered before the first check runs.
+
+`gather` makes one `Evidence`, and the checks only read it. A source that could not be read is in ``unknown`` with the
+reason. The property files in it hold secrets; every value that is meant for people hides them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Looks at this machine, and at the peers that it reaches: ports to bind, brokers to ask."""
+"""Looks at this machine, and at the peers that it reaches: ports to bind, brokers to ask.
+
+`gather` and `repair` call it. A port is bound for a moment and freed; an address of another machine is not checked.
+Brokers are asked on the listener that the controllers would use. A failure is a fact in the result.
+"""
 
 from __future__ import annotations
 

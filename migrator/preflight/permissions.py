@@ -1,4 +1,8 @@
-"""The permissions that our ZooKeeper identity lacks, its name, and the access control lists."""
+"""The permissions that our ZooKeeper identity lacks, its name, and the access control lists.
+
+The reading of ZooKeeper calls `look_at_permissions`. Each operation is tried in a form that cannot succeed, so nothing
+is written: ZooKeeper's error tells whether the permission is there.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""One reading of ZooKeeper for the checks: the znodes that a copy reads, and others. Writes nothing."""
+"""One reading of ZooKeeper for the checks: the znodes that a copy reads, and others.
+
+`gather` makes one `ZooKeeperReading` and takes its facts. It reads as the copy does, so whatever stops a copy is found
+here. Nothing is written. Facts that may come from a change during the reading (stray partitions, orphan configs) are
+looked at twice.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Restores lost partition states from the brokers' knowledge, while a ZooKeeper broker is the controller."""
+"""Restores lost partition states from the brokers' knowledge, while a ZooKeeper broker is the controller.
+
+`migrator repair` shows `PartitionStates.plan` and then calls `write`. It refuses while a KRaft quorum controls the
+cluster, and when a broker does not answer, because that broker may know a newer epoch. Each write is conditional on
+what the plan has read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Configs whose znodes Kafka's own tools would name or write differently, and how brokers treat them."""
+"""Configs whose znodes Kafka's own tools would name or write differently, and how brokers treat them.
+
+The reading of ZooKeeper calls `look_at_spellings`; checks report its facts. Brokers and tools may each see another
+znode of one entity, so a text says which content counts. Docs: docs/adr/0036-entities-and-spellings.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The configuration of a consensus core, and the limits of epochs and offsets."""
+"""The configuration of a consensus core, and the highest epoch and offset that it accepts.
+
+`migrator.node.core.raft_config` and the simulation make a `RaftConfig`; `core.RaftNode` keeps it for life. Its
+callables (``may_grant_vote``, ``may_stand``, ``has_address``) let the node refuse a vote or an election. They may only
+refuse: the rules of Raft hold whatever they answer. Limits exist because epochs have 32 bits and offsets 64 on the
+wire.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
-"""The effects: the actions that the node has to perform after a step, in order. The contract is in the package's
-docstring."""
+"""The effects: the actions that the node has to perform after a step, in the order of the list.
+
+`core.RaftNode.step` returns them, and `migrator.node.quorum.runner` performs them; the simulation does the same on
+models. The package's docstring has the contract: which effects are durable before the next one, and which failures stop
+the process. An effect is a frozen value: it refers to no state of the core that could change before it is performed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Elections: Vote, Begin- and EndQuorumEpoch, and the roles that wait for a leader (KIP-595; Raft 5.2, 5.4)."""
+"""Elections: Vote, BeginQuorumEpoch, EndQuorumEpoch, and the roles that wait for a leader (KIP-595; Raft 5.2, 5.4).
+
+`core.RaftNode` calls ``handle_...`` for each message, and ``poll_...`` for the role of this node after each event; a
+poll returns the time at which it has to be called again. The functions change the `Quorum` and add effects to it.
+
+What always holds: a node grants one vote in an epoch at most, and that vote is on disk before it is sent. A candidate
+asks for votes only when its whole log is on disk. A pre-vote (KIP-996) changes no epoch and promises nothing durable.
+"""
 
 from __future__ import annotations
 

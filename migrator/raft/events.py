@@ -1,4 +1,9 @@
-"""The events that the node steps into the core. The contract is in the package's docstring."""
+"""The events that the node gives to the core, one in each `core.RaftNode.step`.
+
+They report what happened outside: time, a message, an fsync, a failure, an operator's order. The package's docstring
+has the contract. Events about a request carry its correlation or context; the core ignores an answer that it no longer
+expects, so late and doubled events do no harm.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""The follower and the observer: they fetch, truncate, and follow the leader's high watermark (KIP-595)."""
+"""The follower and the observer: they fetch from the leader, truncate their log, and follow its high watermark
+(KIP-595).
+
+`core.RaftNode` calls it with each response of the leader, and when a request to the leader fails. A fetch names the end
+of the log that is on this node's disk, because the leader counts that as an acknowledgement. Nothing below the high
+watermark is ever truncated. A voter that hears no leader for a fetch time-out begins an election (`election.stand`); an
+observer asks any voter who leads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""A node takes from each request and response a higher epoch, and the leader (``KafkaRaftClient`` 3.9)."""
+"""Decides what a node believes of an epoch and a leader that a message names (``KafkaRaftClient`` 3.9).
+
+The handlers of requests call `is_plausible` and `learn`; `core.RaftNode` calls `absorb` for each response. A higher
+epoch is taken over, and its leader is followed. The epoch never falls, and an epoch has one leader: an implausible
+message changes nothing. Replicas that were given up with a lost majority are not believed
+(docs/adr/0024-a-lost-majority.md).
+"""
 
 from __future__ import annotations
 

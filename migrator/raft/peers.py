@@ -1,4 +1,9 @@
-"""Requests to peers: one outstanding request a peer at most, forgotten after a time-out; a pause after a failure."""
+"""Notes which requests to peers are outstanding, and when the next one may be sent (Kafka's ``RequestManager``).
+
+`quorum.Quorum` asks it before each `Send` and tells it of each answer. A peer has one outstanding request at most. It
+is forgotten after the request time-out, and a failed one is followed by a pause. Only an answer with the correlation of
+the outstanding request counts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""The leader: appends, fetches of replicas, the high watermark, check quorum (KIP-595; Raft 5.3, 5.4)."""
+"""The leader: appends, answers fetches, moves the high watermark, and resigns (KIP-595; Raft 5.3, 5.4).
+
+`core.RaftNode` calls `propose` and `handle_fetch` for events, and `poll_leader` after each event. A fetch without news
+is parked until there are new records, a new high watermark, or its time is over.
+
+What always holds: a record is committed when a majority of voters has it on disk, and only with a record of the present
+epoch (Raft 5.4.2). The leader counts its own records after its own fsync; stock Kafka counts them before. A leader that
+no majority fetches from resigns (check quorum).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Responses that carry this node's epoch and leader, as every one of KRaft's does; -1 stands for no leader."""
+"""Makes the responses of consensus; each carries this node's epoch and leader, as in KRaft. -1 stands for no leader.
+
+The handlers of all roles use it, so a response cannot forget either. `nothing` makes an answer that has only an error,
+for a sender that may not learn the epoch (`telling`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Snapshots between nodes: the leader serves parts, the follower collects them and replaces its log (KIP-630)."""
+"""Snapshots between nodes: the leader serves parts, the follower collects them and replaces its log (KIP-630).
+
+`follower.handle_fetch_response` begins a download when the leader no longer has the records at the end of the
+follower's log. One download runs at a time, and a part that does not continue it ends it. The log is replaced only
+after the whole file is checked and durable (`FinishSnapshot`), and only by a snapshot that is ahead of it.
+"""
 
 from __future__ import annotations
 

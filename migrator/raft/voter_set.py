@@ -1,4 +1,10 @@
-"""Voter sets as values (KIP-853; ``VoterSet`` of Kafka 3.9)."""
+"""Voter sets as immutable values: who votes, with which directory, and since which offset (KIP-853; Kafka's
+``VoterSet``).
+
+The log decodes them from control records, and the core asks them who votes. At kraft.version 0 the voters are those of
+``controller.quorum.voters``, without directories; from 1 on they are in the log, and a voter with another directory is
+another replica, which has no vote. An id is in a set once at most.
+"""
 
 from __future__ import annotations
 

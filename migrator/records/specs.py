@@ -1,6 +1,8 @@
-"""The layout of every metadata record, as data.
+"""The layout of every metadata record, as data: number, versions, fields, and the versions that each field is in.
 
-Source: ``metadata/src/main/resources/common/metadata/*.json`` of Kafka 3.9, ClearElrRecord of 4.0.
+`codec` compiles readers and writers from it. A record of Kafka keeps Kafka's numbers and names. Our own additions are
+tagged fields from tag 10000 on, which Kafka's software skips. Source:
+``metadata/src/main/resources/common/metadata/*.json`` of Kafka 3.9, ClearElrRecord of 4.0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The metadata log of a migration without its quorum: one directory, one epoch, everything committed."""
+"""The metadata log of a migration without its quorum: one directory, one epoch, everything committed.
+
+A rehearsal copies into a `LocalLog` with the code of the real copy, and writes a snapshot of it. It formats its own
+directory and touches no other. No other process takes part, so every record counts as committed.
+"""
 
 from __future__ import annotations
 

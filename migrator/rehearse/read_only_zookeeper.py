@@ -1,4 +1,8 @@
-"""Reads ZooKeeper before there is a quorum: the controller, obstacles to a copy, and later changes."""
+"""Reads ZooKeeper before there is a quorum: the controller, obstacles to a copy, and later changes.
+
+A rehearsal runs on a `ReadOnlyZooKeeper`, which has no method that writes. Methods block. A gap is an obstacle to the
+copy, or a warning, that is visible without decoding.
+"""
 
 from __future__ import annotations
 

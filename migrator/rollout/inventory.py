@@ -1,5 +1,9 @@
-"""The inventory: YAML, checked against the published schema -> frozen values. Every error names its place in the
-file."""
+"""The inventory: YAML, checked against the published schema -> frozen values. Every error names its place in the file.
+
+`site` parses it for each command. After `parse_inventory` the values agree with each other; nothing else checks them
+again. A variable that looks like a secret is refused, because variables get into command lines. The schema is what
+operators' editors use.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Tells the operator what a command is doing while it prints nothing else for some seconds."""
+"""Tells the operator what a command is doing while it prints nothing else for some seconds.
+
+Commands put long work into a `Meanwhile`, and their lines through `Silences`, which measures the longest silence for
+the report. It changes nothing in what the command does.
+"""
 
 from __future__ import annotations
 

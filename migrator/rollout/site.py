@@ -1,4 +1,8 @@
-"""One inventory with everything that a command needs: the parts of a rollout, and the directory of its journal."""
+"""One inventory with everything that a command needs: the parts of a rollout, and the directory of its journal.
+
+Each `migrator rollout` command calls `site_of`, and `parts_at` to reach the cluster. The directory stands beside the
+inventory unless the inventory names another one. Nodes that are gone by the journal are gone for the command, too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Makes the parts of one rollout from its inventory: executor, observer, lock and clock."""
+"""Makes the parts of one rollout from its inventory: executor, observer, lock and clock.
+
+`site` opens it for a command; tests put models in its place. Nothing is connected before it is used, except the
+ZooKeeper session. All parts are closed with the context.
+"""
 
 from __future__ import annotations
 

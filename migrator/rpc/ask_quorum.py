@@ -1,4 +1,9 @@
-"""Asks every controller that can be reached for its status: the one that was named, and those of its property file."""
+"""Asks every controller that can be reached for its status: the one that was named, and those of its property file.
+
+`migrator status`, `top` and `rollout` use a `QuorumAsker` and show its best answer: that of the leader with the highest
+epoch. All controllers are asked at the same time, each within a bound, so a dead one delays nothing. It changes
+nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The bounds of gRPC connections, on both sides."""
+"""The bounds of gRPC connections, on both sides: sizes of messages, numbers of calls and connections, times.
+
+Every client and server of this room takes its options from here. A server keeps its bounds before it knows who calls. A
+change of a size has to fit both sides, also those of an earlier release.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The consensus core's messages <-> protobuf. Fields have the same names on both sides, so one rule serves all."""
+"""The consensus core's messages <-> protobuf. Fields have the same names on both sides, so one rule serves all.
+
+`raft_transport` and `quorum_service` call it. Decoding trusts nothing: a value that the core could not work with is a
+`PeerError`. An unset optional field and a field that an earlier release does not know become None.
+"""
 
 from __future__ import annotations
 

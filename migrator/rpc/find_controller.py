@@ -1,4 +1,9 @@
-"""Connects the command line to a controller, by its property file or its address, and finds the active one."""
+"""Connects the command line to a controller, by its property file or its address, and finds the active one.
+
+Commands call `connect` for one controller, `active_controller` for the one that drives the migration, and
+`leading_controller` for the leader. With an address, TLS must prove the name that the voter's certificate should have.
+Without an answer the error names the controllers that were asked, and the leader if one is known.
+"""
 
 from __future__ import annotations
 

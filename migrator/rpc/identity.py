@@ -1,4 +1,8 @@
-"""The identity of a gRPC caller, as its connection proves it."""
+"""The identity of a gRPC caller, as its connection proves it: a certificate on an allow-list, or the operator's socket.
+
+The doorkeeper asks `Identities` for each call and sets `GrpcCaller` for it. A certificate that is on no list, is not
+yet valid or has expired, is nobody's. Names of callers go into logs and the journal.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The client of the operator's service, for the command line."""
+"""The client of the operator's service, for the command line.
+
+Commands use `OperatorClient` as a context; each method is one call with a time-out. Whatever fails (no answer, a
+refusal, a wrong certificate) is an `OperatorError` with a remedy. On a local socket, the socket's owner is checked
+first: another user of the machine could have put it there.
+"""
 
 from __future__ import annotations
 

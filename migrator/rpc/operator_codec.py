@@ -1,4 +1,9 @@
-"""`migrator.observe.status` <-> operator.proto."""
+"""`migrator.observe.status` <-> operator.proto.
+
+The operator's client and service call it, and so does the status over Kafka's protocol. Each pair of functions is the
+inverse of the other. A message of an earlier release decodes with defaults; a kind that this release does not know is a
+`ValueError`.
+"""
 
 from __future__ import annotations
 

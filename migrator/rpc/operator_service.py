@@ -1,4 +1,9 @@
-"""The operator's gRPC service of one node."""
+"""The operator's gRPC service of one node: status, journal, orders, gates, verdicts, the lock of a rollout.
+
+The server calls `OperatorService`, which decodes, calls the `StatusSource` of the node and encodes. It decides nothing
+itself. The doorkeeper has already checked who calls. An `OperatorError` of the source becomes a status with its text,
+and ends only that call.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The quorum's gRPC service: requests of other controllers of this program to the consensus core."""
+"""The quorum's gRPC service: requests of other controllers of this program to the consensus core.
+
+The server calls `QuorumService`; consensus messages go to the core's runner, everything else to a `QuorumView`. A call
+for another cluster is refused. The doorkeeper has already checked that a voter calls. An `InvariantViolation` stops the
+process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The gRPC server of one node: its services on a Unix socket, on ``migrator.grpc.listener``, or on both."""
+"""The gRPC server of one node: its services on a Unix socket, on ``migrator.grpc.listener``, or on both.
+
+`migrator.node.node` makes one `GrpcServer`, binds it, starts it and closes it. TCP always has mutual TLS. The socket is
+in a directory that only this user may enter; otherwise the start fails. Every call passes `doorkeeper` before a service
+sees it.
+"""
 
 from __future__ import annotations
 

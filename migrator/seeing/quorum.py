@@ -1,5 +1,10 @@
 """Asks the controllers over the Kafka protocol: which run, which one leads, how far each is, and the committed
-metadata."""
+metadata.
+
+Rollout, hand-over and commands use one `QuorumEyes` for a quorum of ours or of Kafka. A look never raises: a fact that
+could not be seen is None, with the reason. It reads only, except `unregister`. Data of earlier looks make the next one
+cheaper.
+"""
 
 from __future__ import annotations
 

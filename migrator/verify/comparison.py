@@ -1,4 +1,8 @@
-"""The result of a comparison of both sides: counts, and a bounded number of differences. Needs no Spark."""
+"""The result of a comparison of both sides: counts, and a bounded number of differences. Needs no Spark.
+
+`verify.spark.compare` makes it; the verdict, the page and the second reading use it. Counts are exact. At most
+`SUSPECTS_MAX` differences of one kind and status are kept, so a broken cluster cannot fill the memory of the driver.
+"""
 
 from __future__ import annotations
 

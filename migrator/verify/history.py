@@ -1,4 +1,8 @@
-"""Verdicts over time, in Parquet: one file a day, which Spark, pandas or anything else can read."""
+"""Verdicts over time, in Parquet: one file a day, which Spark, pandas or anything else can read.
+
+`verify` and `verify --watch` append to a `History`, and the page reads it. A file is replaced as a whole, so a reader
+never sees half of an entry. A failed comparison has an entry, too.
+"""
 
 from __future__ import annotations
 

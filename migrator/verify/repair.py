@@ -1,4 +1,9 @@
-"""Repairs ZooKeeper: orders the active controller to reconcile, and waits for the result."""
+"""Repairs ZooKeeper: orders the active controller to reconcile, and waits for the result.
+
+`verify --repair` calls `repair` after a verdict. This program's own session writes nothing: only the controller that
+holds the claim may write. The wait is bounded, and survives a change of the leader, because a takeover reconciles as
+well.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The request of a comparison, and its verdict."""
+"""The request of a comparison, and its verdict: equal, different, or undecided.
+
+Commands make a `VerifyRequest` and print the `Verdict`; scripts rely on its exit code and JSON. A source that could not
+be read is an error and no verdict. Undecided means that leaves kept changing while they were read again.
+"""
 
 from __future__ import annotations
 

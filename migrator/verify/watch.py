@@ -1,4 +1,8 @@
-"""`verify --watch`: compares again and again in one Spark session, keeps the verdicts, and serves them as metrics."""
+"""`verify --watch`: compares again and again in one Spark session, keeps the verdicts, and serves them as metrics.
+
+`migrator verify` runs one `Watch` until it is stopped. A comparison that fails is an entry like any other, and the
+watch goes on; only a history that cannot be written ends it.
+"""
 
 from __future__ import annotations
 

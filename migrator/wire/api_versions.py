@@ -1,5 +1,9 @@
-"""ApiVersions: the APIs that this node serves, the cluster's features, and readiness for migration (KIP-35, 584,
-866)."""
+"""ApiVersions: the APIs that this node serves, the cluster's features, and readiness for migration (KIP-35, 584, 866).
+
+`connection` answers requests with it, also before a login; `client` and `voters` read answers of peers. Controllers of
+this program recognize each other by the feature `OUR_FEATURE`, which only this program's requests get: other clients
+would show a feature that they do not understand.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""One connection of a listener: login, then requests, each of which is answered before the next one is read."""
+"""One connection of a listener: login, then requests, each of which is answered before the next one is read.
+
+`server.KafkaListener` makes a `Connection` for each socket and awaits `run`. No request is worked on before its sender
+is authenticated and its share allows it (`callers`, `requests`). Each frame and answer is charged to an account while
+it is in memory, so slow peers cannot fill it. A peer that breaks the protocol loses its connection, and nothing else
+happens.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Envelope (KIP-590): a client's request that a broker forwards to the controller, with the client's principal.
 
-Source: ``EnvelopeUtils``, ``RequestChannel.Request.buildResponseSend``.
+`connection` reads it, and the endpoint opens it after it has authorized the broker (CLUSTER_ACTION). The inner request
+is then worked on with the client's rights, address and share. A fault in the inner request is answered in the Envelope,
+and the broker's connection stays open. Source: ``EnvelopeUtils``, ``RequestChannel.Request.buildResponseSend``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Key and trust stores as PEM text (KIP-651), the one kind that Python's TLS reads."""
+"""Key and trust stores as PEM text (KIP-651), the one kind that Python's TLS reads.
+
+`tls` and `stores` call it to fill an `ssl.SSLContext`. An incomplete or unusable store is an `OperatorError` that names
+the key of the property file: a file that is only half written is never loaded.
+"""
 
 from __future__ import annotations
 

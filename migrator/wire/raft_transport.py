@@ -1,4 +1,9 @@
-"""Sends and receives the consensus core's messages over the Kafka protocol."""
+"""Sends and receives the consensus core's messages over the Kafka protocol.
+
+`QuorumRunner` sends through `KafkaRaftTransport`; the endpoint gives requests to `RaftService`. One request is in
+flight for each peer. A peer of Kafka 3.9 knows no pre-votes; the transport answers in its place that it does not. An
+answer never names a leader without an address, because a stock node would end.
+"""
 
 from __future__ import annotations
 

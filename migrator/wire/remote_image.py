@@ -1,4 +1,9 @@
-"""The image of a running quorum's committed metadata, read through an `Observer`, once or repeatedly."""
+"""The image of a running quorum's committed metadata, read through an `Observer`, once or repeatedly.
+
+The start check of a controller, `migrator.seeing` and the drill use it; it needs no vote and writes nothing. An image
+holds only committed records of closed transactions. A reading that is interrupted goes on where it stopped, also in the
+middle of a snapshot.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The account book on the event loop, and the request that a task works on."""
+"""The account book on the event loop, and the request that a task works on.
+
+A connection makes a `Request` for each frame; handlers reserve memory through it and say when they only wait. Bytes are
+counted from the frame's arrival until the socket has taken the answer. A request with records in the log can no longer
+be refused. The rules of sharing are in `migrator.wire.book` (docs/adr/0041-one-account-book.md).
+"""
 
 from __future__ import annotations
 

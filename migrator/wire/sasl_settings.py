@@ -1,4 +1,9 @@
-"""SASL of a listener from Kafka's own ``sasl.*`` keys, with inline JAAS entries; OAUTHBEARER after KIP-255, KIP-768."""
+"""SASL of a listener from Kafka's own ``sasl.*`` keys, with inline JAAS entries; OAUTHBEARER after KIP-255, KIP-768.
+
+`security.listener_security` calls it at the start. It never checks credentials in another way than the file says: a
+handler class, a mechanism or an address that this program does not know is refused with key, value and remedy, before a
+listener opens.
+"""
 
 from __future__ import annotations
 

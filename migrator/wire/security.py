@@ -1,4 +1,8 @@
-"""A listener's security from Kafka's own keys: TLS, SASL and principals put together."""
+"""A listener's security from Kafka's own keys: TLS, SASL and principals put together.
+
+Listeners and clients of the Kafka protocol take a `ListenerSecurity` and ask it for each connection, so changed
+certificates count from the next connection on. A protocol with TLS never falls back to plain text.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The fields of kio's message classes, for `decode` and `encode`.
 
-kio's types are dataclasses with Kafka's type name in each field's metadata.
+kio's types are dataclasses with Kafka's type name in each field's metadata. `shapes_of` reads them once for each class,
+and decoders and encoders are compiled from the result. A time beyond Python's range (the year 9999) becomes the last
+one in it, so no time of a peer raises an exception.
 """
 
 from __future__ import annotations

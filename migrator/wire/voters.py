@@ -1,4 +1,9 @@
-"""Asks every voter whether it is ready to migrate: ZkMigrationReady in a new ApiVersions answer each time."""
+"""Asks every voter whether it is ready to migrate: ZkMigrationReady in a new ApiVersions answer each time.
+
+The migration, the ballot and the gates ask `VoterSignals`. An answer is always from the running process: registrations
+in the log outlive a restart, so they are no proof. A voter that does not answer in time counts as unknown, never as
+ready.
+"""
 
 from __future__ import annotations
 

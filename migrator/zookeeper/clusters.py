@@ -1,5 +1,8 @@
-"""Checks that an address leads to a Kafka cluster, and finds clusters at other chroots: a chroot is easily
-forgotten."""
+"""Checks that an address leads to a Kafka cluster, and finds clusters at other chroots: a chroot is easily forgotten.
+
+Commands and the start of a controller call it before they use a ZooKeeper. An address without ``/cluster/id`` is an
+error that names the chroots where clusters are. The search is bounded in depth and in znodes, and it only reads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""A ZooKeeper session: kazoo's client with Kafka's settings, its states, and the access control of created znodes."""
+"""A ZooKeeper session: kazoo's client with Kafka's settings, its states, and the access control of created znodes.
+
+All access of this program to ZooKeeper goes through a `ZooKeeperSession`. It connects again by itself until it is
+closed. A request that was sent when the connection broke may have been applied; it fails with one of
+`CONNECTION_ERRORS`, and is never sent again here. Created znodes get the access control list that Kafka would give
+them. Calls block: use a thread.
+"""
 
 from __future__ import annotations
 

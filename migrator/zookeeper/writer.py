@@ -1,5 +1,10 @@
 """Conditional writes: pipelined multis within a server's size limit, whose outcomes distinguish applied, refused and
-unknown."""
+unknown.
+
+The claim, the write-behind, repairs and the rollout's lock use a `ConditionalWriter`. A multi is applied as a whole or
+not at all, and in the order of submission. An unknown outcome stays unknown: the caller has to read what its condition
+would show.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Tries every door of a secured cluster, as a user without permissions and as a caller without a valid identity."""
+"""Tries every door of a secured cluster, as a user without permissions and as a caller without a valid identity.
+
+Steps of the scenario call `try_doors` in each phase, and `under_attack` around changes of the leader. An attempt that
+got no answer is not counted as refused. Each kind of door must have been found, so a door that nobody tried fails the
+drill.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Kafka's own clients, as users have them: an administrator, a producer that never pauses, consumers."""
+"""Kafka's own clients, as users have them: an administrator, a producer that never pauses, consumers.
+
+The real cluster and tests use them (librdkafka). `Traffic` counts what was acknowledged, so a reader can tell lost and
+doubled records. Settings that differ from librdkafka's defaults have their reason beside them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""A throw-away cluster of our controllers and of unmodified Kafka brokers."""
+"""A throw-away cluster of our controllers and of unmodified Kafka brokers, as processes.
+
+The drill and tests of interoperability use `KafkaCluster` as a context, which ends all processes. It writes the
+property files of each mode as the manuals say. Brokers hold real records.
+"""
 
 from __future__ import annotations
 

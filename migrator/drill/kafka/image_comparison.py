@@ -1,4 +1,8 @@
-"""Compares idle real brokers with the metadata image: their metadata and their logs."""
+"""Compares idle real brokers with the metadata image: their metadata and their logs.
+
+The real cluster calls it at the end of phases. Each difference is a sentence; no sentence means equal. It needs a
+cluster in which nothing changes, and reads only.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The throw-away cluster with unmodified Kafka brokers, and clients that write and read from start to end."""
+"""The throw-away cluster with unmodified Kafka brokers, and clients that write and read from start to end.
+
+`migrator.drill.run` makes it when Kafka's jars are there. It implements the steps of `Cluster` with `migrator rollout`
+for the rolls, and counts every record of the clients at the end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The clients of a drill's Kafka cluster, from start to end, and the audit of their records."""
+"""The clients of a drill's Kafka cluster, from start to end, and the audit of their records.
+
+`RealCluster` starts `ClientTraffic` before the migration and calls `audit` after it. Every acknowledged record must be
+read exactly once, and no commit of a group may be lost. Pauses of each client are measured and reported.
+"""
 
 from __future__ import annotations
 

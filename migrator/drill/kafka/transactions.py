@@ -1,4 +1,8 @@
-"""A transactional producer that commits and aborts from start to end, and knows which records consumers must see."""
+"""A transactional producer that commits and aborts from start to end, and knows which records consumers must see.
+
+`ClientTraffic` runs one `Transactions`. A reader of committed records must see all records of a committed transaction
+and none of an aborted one; a transaction whose commit got no answer may be either, but whole.
+"""
 
 from __future__ import annotations
 

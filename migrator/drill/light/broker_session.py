@@ -1,6 +1,8 @@
 """A broker's ZooKeeper side: its ephemeral registration, and its candidacy for the ZooKeeper controller.
 
-Source: ``KafkaZkClient.registerBroker``, ``KafkaController.elect``.
+`LightBroker` uses it while it is in ZooKeeper mode. It registers again after an expired session, and elects as Kafka's
+brokers do. It blocks, so callers on an event loop use a thread. Source: ``KafkaZkClient.registerBroker``,
+``KafkaController.elect``.
 """
 
 from __future__ import annotations

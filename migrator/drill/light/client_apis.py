@@ -1,6 +1,7 @@
 """A light broker's answers to clients: its settings, and the partitions that it knows.
 
-Sources: ``KafkaApis``, ``ConfigHelper``.
+`LightBroker` calls these functions for its client listener. They serve what rollout and preflight ask, in the versions
+of Kafka, and nothing else: no records are produced or fetched. Sources: ``KafkaApis``, ``ConfigHelper``.
 """
 
 from __future__ import annotations

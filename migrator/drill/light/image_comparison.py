@@ -1,4 +1,8 @@
-"""Compares idle light brokers with the metadata image."""
+"""Compares idle light brokers with the metadata image.
+
+`LightCluster` calls it at the end of phases. A broker must have cached exactly the image, and host exactly its
+replicas. Each difference is a sentence.
+"""
 
 from __future__ import annotations
 

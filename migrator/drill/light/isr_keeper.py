@@ -1,4 +1,8 @@
-"""A leader's way to change its ISRs: AlterPartition. Source: ``AlterPartitionManager``, ``Partition``."""
+"""A leader's way to change its ISRs: AlterPartition.
+
+`LightBroker` asks an `IsrKeeper` for a new ISR; one request is under way at a time. The replica's state changes only
+when the controller has granted it, as in Kafka. Source: ``AlterPartitionManager``, ``Partition``.
+"""
 
 from __future__ import annotations
 

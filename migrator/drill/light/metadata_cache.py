@@ -1,4 +1,8 @@
-"""The metadata that a broker in ZooKeeper mode has received by UpdateMetadata. Source: ``ZkMetadataCache``."""
+"""The metadata that a broker in ZooKeeper mode has received by UpdateMetadata.
+
+`LightBroker` updates it, and comparisons read it. It follows the broker's own rules, also the odd ones, because the
+controllers must be right for real brokers. Source: ``ZkMetadataCache``.
+"""
 
 from __future__ import annotations
 

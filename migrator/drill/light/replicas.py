@@ -1,4 +1,8 @@
-"""The replicas on a broker in ZooKeeper mode, as LeaderAndIsr and StopReplica make them. Source: ``ReplicaManager``."""
+"""The replicas on a broker in ZooKeeper mode, as LeaderAndIsr and StopReplica make them.
+
+`LightBroker` passes it each request. It refuses old epochs, sets strays aside and remembers losses as a real broker
+does, so a fault of the controllers shows as a lost log. Source: ``ReplicaManager``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Runs `migrator rollout` for the drill: writes the inventory of its cluster, and runs the commands."""
+"""Runs `migrator rollout` for the drill: writes the inventory of its cluster, and runs the commands.
+
+`RealCluster` has one `RolloutDesk`. The commands are child processes, as an operator would type them, and the drill
+stops and starts the nodes through a socket. `close` ends the running command, and no node.
+"""
 
 from __future__ import annotations
 

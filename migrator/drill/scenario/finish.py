@@ -1,4 +1,8 @@
-"""The end of a migration: brokers become KRaft brokers, controllers drop the flag, and a rollback is refused."""
+"""The end of a migration: brokers become KRaft brokers, controllers drop the flag, and a rollback is refused.
+
+`steps` calls it with a cluster and a report. Each step notes its checks; a step after which nothing can go on raises
+`DrillFailedError`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What the processes of a drill show: open ports, those that answer in clear, arguments and environments."""
+"""What the processes of a drill show: open ports, those that answer in clear, arguments and environments.
+
+A secured drill asks every port that its processes have, found through the kernel and not through the configuration, so
+a forgotten port is seen. A `ProcessWatch` collects command lines, in which no secret may be.
+"""
 
 from __future__ import annotations
 

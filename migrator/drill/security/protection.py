@@ -1,4 +1,8 @@
-"""How the parts of a drill's cluster are protected: not at all (`InClear`), or at every door (`Secured`)."""
+"""How the parts of a drill's cluster are protected: not at all (`InClear`), or at every door (`Secured`).
+
+Clusters ask it for the properties of each node and the login of each user. `Secured` makes certificates and passwords
+anew for each drill. Both have the same methods, so no step asks which one it has.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The listeners of an operator's inventory, with certificates and passwords that the drill makes."""
+"""The listeners of an operator's inventory, with certificates and passwords that the drill makes.
+
+A drill with ``--inventory`` uses `Shaped` in place of `Secured`. Names and protocols are the operator's; addresses,
+certificates and passwords are the drill's, and nothing of the operator's cluster is reached.
+"""
 
 from __future__ import annotations
 

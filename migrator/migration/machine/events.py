@@ -1,4 +1,9 @@
-"""The events of the migration driver. A result of work that it asked for carries the ticket of that work."""
+"""The events of the migration driver: all that it learns of the log, ZooKeeper, the brokers, the clock and operators.
+
+The coordinator feeds them to `driver.MigrationDriver`, one at a time. An event that answers work carries the `Ticket`
+of that work. The driver drops a result whose ticket is not the current one, so work of an earlier leadership or of a
+work that was given up changes nothing.
+"""
 
 from __future__ import annotations
 

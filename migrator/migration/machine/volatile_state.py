@@ -1,4 +1,9 @@
-"""The driver's volatile state: it is lost in a crash, and the next examination rebuilds it."""
+"""What the migration driver remembers in memory: its state, its claim, its running work and its back-offs.
+
+Only `driver.MigrationDriver` changes it; metrics, `status` and the journal read `DriverStatus`. All of it is lost in a
+crash and with each leadership, and the next examination of log and ZooKeeper finds everything again. Times are
+milliseconds of the caller's monotonic clock.
+"""
 
 from __future__ import annotations
 

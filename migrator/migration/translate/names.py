@@ -1,5 +1,6 @@
-"""Canonical names of configs (``users/a%40b/clients/<default>``) <-> keys of the image.
+"""Canonical names of configs in ZooKeeper (``users/a%40b/clients/<default>``) <-> keys of the image.
 
+Copy, reconcile and write-behind use it, so both directions agree: the name of a key leads to the same key.
 `migrator.zookeeper.znodes.entities` knows the other names that znodes of the same entity may have.
 """
 

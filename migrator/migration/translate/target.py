@@ -1,4 +1,10 @@
-"""The content that znodes should have for an image. Encoding and comparison are in this one place."""
+"""The content that znodes should have for an image: the one place that encodes it and compares znodes with it.
+
+Write-behind, reconcile, audit and rollback use a `Target`, so a write is always equal to the content that the next
+comparison expects. Two spellings with the same meaning are equal, and passwords are compared in the clear. The version
+of a partition's znode has to reach the partition epoch, because brokers of a ZooKeeper controller take it as that
+epoch.
+"""
 
 from __future__ import annotations
 

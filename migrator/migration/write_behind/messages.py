@@ -1,4 +1,9 @@
-"""The events and effects of the write-behind. An answer carries the number of its effect."""
+"""The events and effects of the write-behind, as values.
+
+The coordinator feeds the events to `core`. The executor performs the `Performed` effects; those `ForDriver` go to the
+migration driver. An answer carries the number of its effect; an answer with another number is dropped, because it
+belongs to an earlier claim or multi.
+"""
 
 from __future__ import annotations
 

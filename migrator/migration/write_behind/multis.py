@@ -1,4 +1,10 @@
-"""Batches of entities on their way to one offset, and packing them into conditional multis. Pure."""
+"""Packs the changes that lead ZooKeeper to one offset into conditional multis. Pure.
+
+`core` fills an `EntityBatch` and calls `pack` for each multi. Each multi checks ``/controller_epoch`` and sets
+``/migration`` with its expected version, so a deposed leader writes nothing. The mark in ``/migration`` moves to the
+batch's offset only with the last multi of the batch. No multi is larger than ``jute.maxbuffer``, because ZooKeeper
+would close the connection.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The authorizer of the published access control entries. It follows the image entry by entry."""
+"""The authorizer of the published access control entries. It follows the image entry by entry.
+
+The endpoint asks it for the access of each caller. Until the committed entries are known, only super users get an
+answer: deny entries could be missing. While a large change is applied over several turns, the old entries hold, and a
+resource without entries is closed.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,10 @@
 """Turns Kafka's keys into the bounds of listeners: how many connections this node takes, how fast, and what they may
-hold."""
+hold.
+
+`node.node` calls it at the start, and `dynamic_bounds` after a change of a dynamic config. Names and defaults are
+Kafka's. A value that cannot be used is an `OperatorError` before the listener opens. Files for the log are set aside,
+so that connections never take the last one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""A ZooKeeper that is behind the log: the messages about it, and the wait of a stopping controller for it."""
+"""A ZooKeeper that is behind the log: the messages about it, and the wait of a stopping controller for it.
+
+`runtime` reports news of writes here, and `status` calls `drain` before a leader leaves. A node that stops says at its
+end which changes ZooKeeper lacks, also when it lost the leadership shortly before (`Debt`), unless another leader
+writes them.
+"""
 
 from __future__ import annotations
 

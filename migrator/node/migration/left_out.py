@@ -1,5 +1,9 @@
-"""`migrator force finish --without ID`: checks that the nodes are gone, puts the order into the journal, and carries it
-out."""
+"""`migrator force finish --without ID`: checks that the nodes are gone, writes the order to the journal, and carries it
+out.
+
+The operator's gRPC service calls `LeavingOut.order` on the active controller; one order runs at a time. All of the
+nodes are left out, or none. A node that answers or sends heartbeats cannot be left out.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,9 @@
-"""Proves with this node's log that the offset in ``/migration`` belongs to it, and tells which records the proof
-needs."""
+"""Proves with this node's log that the offset in ``/migration`` belongs to it, and tells which records the proof needs.
+
+The guards of a takeover ask for `evidence`; the snapshotter asks `kept_from` which records it must not delete. The
+proof is the checksum of the batch that holds the offset: another quorum's log has another one. See
+docs/adr/0011-whose-mark-it-is.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""The migration's ports, on a real node: log and quorum, brokers, ZooKeeper."""
+"""The ports of `migrator.migration` on a real node: log and quorum, ZooKeeper, brokers; and the migration that uses
+them.
+
+`node.run_node` makes one `MigrationRuntime`, and `Leadership` starts and stops it with each leadership. Blocking calls
+to ZooKeeper run on threads. Writes to ZooKeeper and RPCs to brokers happen only while this node is the active
+controller and holds the claim.
+"""
 
 from __future__ import annotations
 

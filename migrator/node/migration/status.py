@@ -1,4 +1,9 @@
-"""The status of a running migration for operators, and the operators' orders."""
+"""The status of a running migration for operators, their orders, and the gates before the end and before a rollback.
+
+`status_source` asks `MigrationInsight` for the operator's gRPC service, and `metrics` for figures. Status and gates are
+computed from the driver and the image when they are asked for; nothing is kept. An order is durable in the log before
+its call returns, and an operator can override only a fact that `status` showed.
+"""
 
 from __future__ import annotations
 

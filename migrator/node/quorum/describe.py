@@ -1,4 +1,9 @@
-"""DescribeQuorum (API 55, KIP-595, KIP-836), answered by the leader."""
+"""DescribeQuorum (API 55, KIP-595, KIP-836), answered by the leader.
+
+The endpoint calls it after the check of the caller's rights. The rows come from `migrator.raft.progress` at the moment
+of the call. The answer has Kafka's form; the leader's answers to this program's own questions are in a field that other
+callers do not get (ADR 59).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Reads answers to fetches from the log, in each turn of the event loop a bounded number."""
+"""Reads answers to fetches from the log, in each turn of the event loop a bounded number.
+
+`QuorumRunner` queues each `ReadLog` effect here. Answers are read and sent in the order of the effects. An append wakes
+all fetches that wait, so one turn reads for `TURN_READS` of them only. An answer whose leader epoch is over has no
+records.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The disk of one controller, for the quorum."""
+"""The disk of one controller as consensus needs it: log, snapshots, election state, and the mark of an empty disk.
+
+`QuorumRunner` calls it to perform the effects of the core; snapshotter and proofs read it. It runs on the event loop,
+except `finish_snapshot`. Each method says whether its effect is durable on return. A failing disk is a `StorageError`,
+and its caller stops the process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Makes this node's transports to its peers from its settings."""
+"""Makes this node's transports to its peers from its settings: Kafka's protocol, or gRPC with Kafka's protocol behind
+it.
+
+`node.node` calls it once at the start. Without ``migrator.grpc.*`` keys only Kafka's protocol is used, so a stock
+property file runs unchanged. With ``migrator.grpc.voters`` a peer that does not answer over gRPC is reached over
+Kafka's protocol.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""M5xx: this machine and the servers it talks to."""
+"""M5xx: this machine and the servers it talks to: disk, rights, clock, ports, ZooKeeper's release. Pure.
+
+Each function takes the evidence and yields a case for each fault; `CHECKS` at the end gives it number, severity, title
+and remedy. A rollout uses `room_for` for the hosts of controllers, too.
+"""
 
 from __future__ import annotations
 

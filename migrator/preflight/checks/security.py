@@ -1,4 +1,8 @@
-"""M3xx: authorization, secrets, Java classes, and permissions in ZooKeeper."""
+"""M3xx: authorization, secrets, Java classes, and permissions in ZooKeeper. Pure.
+
+Each function takes the evidence and yields a case for each fault; `CHECKS` at the end gives it number, severity, title
+and remedy. Secrets are compared, but no finding shows one.
+"""
 
 from __future__ import annotations
 

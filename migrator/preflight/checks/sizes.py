@@ -1,4 +1,9 @@
-"""M4xx: the sizes of requests and znodes, compared with the limits of the receivers."""
+"""M4xx: the sizes of requests and znodes, compared with the limits of the receivers. Pure.
+
+Each function takes the evidence and yields a case for each fault; `CHECKS` at the end gives it number, severity, title
+and remedy. Sizes are computed from the reading of ZooKeeper; a warning begins at half of a limit, because clusters
+grow.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""M0xx: the contents of ZooKeeper."""
+"""M0xx: the contents of ZooKeeper. Pure.
+
+Each function takes the evidence and yields a case for each fault; `CHECKS` at the end gives it number, severity, title
+and remedy. A fault that many znodes share is one case with the first few paths.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The acts of a step: each is noted as begun, done on the cluster, and noted as done."""
+"""The acts of a step: each is noted as begun, done on the cluster, and noted as done.
+
+`apply` calls `StepActs` for one act after the other. After a crash the journal shows which act was begun, and the act
+is looked at again before it is repeated: each can be done twice without harm. A file that somebody changed outside of
+the rollout is never overwritten. No process is stopped before its gates are open.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Shared by all parts of one run, such as the journal and the end of the run."""
+"""Shared by all parts of one run, such as the journal, the operator's answers and the end of the run.
+
+`migrator rollout` makes one `RunContext` for each command. Every line of the journal of a run goes through `note`. The
+operator's abort is a file in the directory of the journal, so it also reaches a run in another terminal.
+"""
 
 from __future__ import annotations
 

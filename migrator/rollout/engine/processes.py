@@ -1,5 +1,9 @@
 """Stops and starts the processes of nodes. When a failure comes between stop and start, the node is started all the
-same."""
+same.
+
+`acts` calls `Processes`. No command is believed: a restart counts when another incarnation is seen. A node whose
+process cannot be seen but that answers is not started a second time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The gates before and after a step: waits for them, notes them, and asks them again when the answer is old."""
+"""The gates before and after a step: waits for them, notes them, and asks them again when the answer is old.
+
+`acts` and `apply` call `StepGates`; `which_gates` decides which gates there are, and `gatekeeper` waits. Right before a
+node is stopped, its gates are asked once more. A gate that stays shut too long ends the run; nothing has been stopped
+then.
+"""
 
 from __future__ import annotations
 

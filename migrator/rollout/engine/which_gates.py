@@ -1,4 +1,8 @@
-"""Decides which gates a step has, from what is seen: before it, after it, and asked again. Pure."""
+"""Decides which gates a step has, from what is seen: before it, after it, and asked again. Pure.
+
+`step_gates` and `apply` call it with the step, the journal's progress and a look. A gate is left out only where it
+could never open, such as a gate about nodes that the next steps bring back. The reason stands at each exception.
+"""
 
 from __future__ import annotations
 

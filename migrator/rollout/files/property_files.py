@@ -1,4 +1,8 @@
-"""The property files of nodes: reads them, names the backups of a rollout, and makes of a file what a step needs."""
+"""The property files of nodes: reads them, names the backups of a rollout, and makes of a file what a step needs.
+
+The engine calls it through an executor. It writes nothing itself: it returns contents and names. A backup belongs to
+one rollout and one phase. A host is not trusted: only names that can be backups count.
+"""
 
 from __future__ import annotations
 

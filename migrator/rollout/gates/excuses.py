@@ -1,5 +1,9 @@
 """The parts of a look for which no gate waits: nodes that are gone for good, and partitions that were unhealthy before.
-Pure."""
+Pure.
+
+`gatekeeper` judges gates by the look that these functions return; the opening notes the baseline. The gate that asks
+whether a broker may stop gets no excuse. A node that is called gone, and serves, is refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The gates about ZooKeeper: whether it follows the log, and whether only the quorum writes there. Pure."""
+"""The gates about ZooKeeper: whether it follows the log, and whether only the quorum writes there. Pure.
+
+`gates` lists these functions. Each takes a gate and a look, and returns why the gate is shut, or nothing. A fact that
+could not be seen keeps a gate shut.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Waits until gates are open: looks again and again, and names the nodes that it waits for."""
+"""Waits until gates are open: looks again and again, and names the nodes that it waits for.
+
+The engine has one `Gatekeeper` for a run. A wait ends with open gates, with an error after the time of the inventory,
+or at once when a started process has ended or loops, or when the operator aborts. One good look is not enough while a
+registration may be that of a dead broker (`Steadiness`).
+"""
 
 from __future__ import annotations
 

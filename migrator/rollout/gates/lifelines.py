@@ -1,4 +1,8 @@
-"""Which started processes have ended, and since when a gate is shut: folds over looks. Pure."""
+"""Which started processes have ended, and since when a gate is shut: folds over looks. Pure.
+
+`gatekeeper` tells it what each look has seen, with the time, and asks whether a process has ended. One look without the
+process proves nothing: it needs two, or `SHOWS_MS` without any.
+"""
 
 from __future__ import annotations
 

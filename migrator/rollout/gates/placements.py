@@ -1,4 +1,8 @@
-"""Places of replicas: how many partitions are unhealthy, and which ones the stop of brokers would harm. Pure."""
+"""Places of replicas: how many partitions are unhealthy, and which ones the stop of brokers would harm. Pure.
+
+The observer counts partitions with `Placements`, and gates ask `harmed`. Equal placements are counted together, and
+only some names are kept, so millions of partitions fit into memory. Counts are exact.
+"""
 
 from __future__ import annotations
 

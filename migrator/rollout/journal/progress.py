@@ -1,4 +1,9 @@
-"""How far a rollout has come: the journal, folded into one value. Pure."""
+"""How far a rollout has come: the journal, folded into one value. Pure.
+
+Every command folds the journal with `progress_of`, and each new line after it. The journal is the only memory of a
+rollout, so two commands with the same journal decide the same. An act that was begun and is not done may have happened
+or not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The journal for people: how far a rollout is, the last failure, durations, the forecast. Pure."""
+"""The journal for people: how far a rollout is, the last failure, durations, the forecast. Pure.
+
+Status, report and drill call it with the lines of the journal; it decides nothing. Durations leave out the time for
+which the rollout waited for a person.
+"""
 
 from __future__ import annotations
 

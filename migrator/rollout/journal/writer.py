@@ -1,4 +1,8 @@
-"""The journal while a command writes it. Each line is on disk, and in the progress, before the action."""
+"""The journal while a command writes it. Each line is on disk, and in the progress, before the action.
+
+A command that holds the lock opens one `RolloutJournal`. A failed append leaves nothing of its line in the file. A cut
+last line, from a crash, is removed at the next opening; any other damage is refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The lock in the metadata of our quorum, through its leader: over gRPC, a local socket, or a command on its host."""
+"""The lock in the metadata of our quorum, through its leader: over gRPC, a local socket, or a command on its host.
+
+`lock` uses a `QuorumPlace` once ZooKeeper may be gone. The leader compares and writes in one decision, so of two
+rollouts one wins. Where no leader can be asked, `QuorumAwayError` says so: nothing is assumed about the lock.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""How a rollout begins, and how it is turned back: the first lines of its journal."""
+"""How a rollout begins, and how it is turned back: the first lines of its journal.
+
+`migrator rollout` calls ``may_...`` before it asks the operator, and the function without it after the yes. All
+refusals come before the first line is written. A new rollout notes every property file, so that later changes by others
+are seen.
+"""
 
 from __future__ import annotations
 

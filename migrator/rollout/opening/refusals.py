@@ -1,4 +1,9 @@
-"""Refusals of a rollout when it begins or turns back, before anything changes. Pure."""
+"""Refusals of a rollout when it begins or turns back, before anything changes. Pure.
+
+`opening` and `rollout plan` call these functions with the inventory, property files and a look. Each raises an
+`OperatorError` with a remedy, or returns: a broker that would not start with its new settings is found here and not in
+the middle of the roll.
+"""
 
 from __future__ import annotations
 

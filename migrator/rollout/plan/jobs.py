@@ -1,4 +1,8 @@
-"""The commands that a rollout runs on a controller's machine: their words, and what their exit codes mean. Pure."""
+"""The commands that a rollout runs on a controller's machine: their words, and what their exit codes mean. Pure.
+
+The engine builds commands and reads results with it. A command is a list of words without a shell. Output comes from
+another host and is not trusted: only numbers of a known form reach the journal.
+"""
 
 from __future__ import annotations
 

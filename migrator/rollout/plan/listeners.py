@@ -1,4 +1,8 @@
-"""A broker's ``listener.security.protocol.map`` in each mode, and the listeners that other keys name. Pure."""
+"""A broker's ``listener.security.protocol.map`` in each mode, and the listeners that other keys name. Pure.
+
+`modes` calls it when it makes a file. `without_controllers` undoes `with_controllers`: after the way back a broker's
+own entries are as they were, also if the operator changed the map meanwhile.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The page of a rollout that ran: its journal, its looks and its file changes, put together. It opens nothing."""
+"""The page of a rollout that ran: its journal, its looks and its file changes, put together. It opens nothing.
+
+`migrator rollout report` calls `after`, and `page` shows the result. Each figure comes from a line of the journal or
+from a look; a figure that they do not give is None and not guessed. Secrets are hidden already.
+"""
 
 from __future__ import annotations
 

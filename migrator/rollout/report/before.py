@@ -1,4 +1,8 @@
-"""The page of a plan before a rollout, with its risks, for the people who have to agree. It opens nothing."""
+"""The page of a plan before a rollout, with its risks, for the people who have to agree. It opens nothing.
+
+`migrator rollout report` calls `before` with the plan, a look and what preflight found; `page` shows the result. A
+source that was not read is named as a risk.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The page and the JSON of a report. The page needs no network and no script (`migrator.observe.pages`)."""
+"""The page and the JSON of a report. The page needs no network and no script (`migrator.observe.pages`).
+
+`migrator rollout report` calls `render` with the facts of `before` or `after`. It adds no fact. All text is escaped by
+the templates, because names come from the cluster.
+"""
 
 from __future__ import annotations
 

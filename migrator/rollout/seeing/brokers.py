@@ -1,4 +1,9 @@
-"""Asks brokers about themselves and about partitions, over Kafka's own protocol."""
+"""Asks brokers about themselves and about partitions, over Kafka's own protocol.
+
+The observer uses one `BrokerEyes`. A broker that does not answer, or hides a setting, is a fact with a reason, and
+never an error. The partitions of a large cluster are read from the bytes of the response without decoding all of it. It
+changes nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The status of the migration from our leading controller: over gRPC, or by `migrator status` on its own host."""
+"""The status of the migration from our leading controller: over gRPC, or by `migrator status` on its own host.
+
+The observer asks here. An answer that is not the leader's, or is something else, is None. Texts from another host are
+cut to a bound, because they are shown and noted.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Looks at ZooKeeper, controllers and brokers at the same time, and makes one `Observation`. Changes nothing."""
+"""Looks at ZooKeeper, controllers and brokers at the same time, and makes one `Observation`. Changes nothing.
+
+Gates and commands call `ClusterObserver.observe`. A part that could not be seen is None or unknown, with a reason; it
+never counts as healthy. Each part has a time limit, so a look ends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Looks at ZooKeeper: which brokers are registered, which node is the controller, how far the quorum has written."""
+"""Looks at ZooKeeper: which brokers are registered, which node is the controller, how far the quorum has written.
+
+The observer calls `ZooKeeperEyes.look` on a thread. A look takes a bounded time, raises nothing and writes nothing; a
+fact that could not be read is None.
+"""
 
 from __future__ import annotations
 

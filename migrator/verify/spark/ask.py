@@ -1,4 +1,9 @@
-"""Answers questions in SQL about a metadata log and ZooKeeper, in a given session."""
+"""Answers questions in SQL about a metadata log and ZooKeeper, in a given session.
+
+`migrator ask` calls `answered` and reads the result while the context lasts. The operator's SQL can read the views and
+nothing else: no file, no function that runs code, no variable (`own_sql`). ZooKeeper is read before the end of the log,
+so that the log has every value that a controller wrote there.
+"""
 
 from __future__ import annotations
 

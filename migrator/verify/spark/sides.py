@@ -1,4 +1,9 @@
-"""The two sides of a comparison as Spark frames; and their archive in Parquet."""
+"""The two sides of a comparison as Spark frames; and their archive in Parquet.
+
+`verify` calls `loaded_sides`; the data source of ZooKeeper works in workers, which get only picklable values. Both
+frames have the same columns of canonical rows, so a join finds every difference. A side that cannot be read completely
+is an error: a verdict never rests on a part.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reads ZooKeeper in the driver, beside Spark: how far it follows the log, and single entities again."""
+"""Reads ZooKeeper in the driver, beside Spark: how far it follows the log, and single entities again.
+
+`verify`, the second reading and the search for foreign writes use a `ZooKeeperSide`. It has one session and only reads.
+Its rows are canonical as those of Spark's workers, with secrets hashed under the same key.
+"""
 
 from __future__ import annotations
 

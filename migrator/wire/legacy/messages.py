@@ -1,4 +1,9 @@
-"""LeaderAndIsr, UpdateMetadata and StopReplica as values that refer to an image instead of copying it."""
+"""LeaderAndIsr, UpdateMetadata and StopReplica as values that refer to an image instead of copying it.
+
+`migrator.migration.broker_rpcs` makes them, and `encode` turns them into bytes for brokers in ZooKeeper mode. Kafka
+removed these requests in 4.0. Two rules of brokers: each UpdateMetadata replaces the whole list of brokers, and a
+request of the full type removes every topic that it does not name.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """SASL OAUTHBEARER (RFC 7628, KIP-255), both sides. A `TokenValidator` checks the tokens.
 
-Source: Kafka's ``OAuthBearerSaslServer``, ``OAuthBearerClientInitialResponse``, ``OAuthBearerSaslClient``.
+`server` and `login` use it as an exchange. Every byte of the client's message is checked against the grammar before the
+token is read. The principal is that of the token; an authorization id that differs is refused. Source: Kafka's
+``OAuthBearerSaslServer``, ``OAuthBearerClientInitialResponse``, ``OAuthBearerSaslClient``.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """The server's side of one connection: handshake, exchange, session, and re-authentication (KIP-43, 152, 368).
 
+`migrator.wire.connection` gives it each request of a login. It reads no socket and no clock of its own. A session that
+began with one principal never gets another. After a failed login only its answer is sent, and the connection closes.
 Source: Kafka's ``SaslServerAuthenticator``.
 """
 

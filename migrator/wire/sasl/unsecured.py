@@ -1,6 +1,8 @@
 """Tokens without a signature: Kafka's unsecured JSON Web Signatures (KIP-255), for development only.
 
-Source: Kafka's ``OAuthBearerUnsecuredValidatorCallbackHandler``, ``OAuthBearerUnsecuredLoginCallbackHandler``.
+`sasl_settings` chooses it only when the property file names no address of keys. Form and times of a token are checked,
+but nothing proves who made it: anybody can log in as any user. Source: Kafka's
+``OAuthBearerUnsecuredValidatorCallbackHandler``, ``OAuthBearerUnsecuredLoginCallbackHandler``.
 """
 
 from __future__ import annotations

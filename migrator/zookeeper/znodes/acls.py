@@ -1,6 +1,8 @@
-"""``/kafka-acl`` (literal patterns), ``/kafka-acl-extended/prefixed``, and the change notices of both.
+"""``/kafka-acl`` (literal patterns), ``/kafka-acl-extended/prefixed``, and the change notices of both. Pure.
 
-Numbers are Kafka's codes. Source: ``AclEntry``, ``SecurityUtils``, ``kafka.zk.ZkAclStore``.
+Copy, reconcile, checks and `verify` decode with it, the write-behind encodes. Only paths that brokers read have
+entries. An entry that a broker could not read is a `ZnodeError` with path and remedy. Numbers are Kafka's codes.
+Source: ``AclEntry``, ``SecurityUtils``, ``kafka.zk.ZkAclStore``.
 """
 
 from __future__ import annotations

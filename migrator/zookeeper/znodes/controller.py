@@ -1,4 +1,9 @@
-"""``/controller`` and ``/controller_epoch``. Source: ``kafka.zk.ControllerZNode`` and ``ControllerEpochZNode``."""
+"""``/controller`` and ``/controller_epoch``: who controls the cluster, and how often the controller has changed. Pure.
+
+The claim, the guards and tools decode and encode with it. A broker's claim is an ephemeral znode without a KRaft epoch;
+a claim of a KRaft controller has one and is persistent. Epochs above `EPOCH_MAX` are never claimed. Source:
+``kafka.zk.ControllerZNode`` and ``ControllerEpochZNode``.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Every path that Kafka has in ZooKeeper (without chroot), and the names inside them.
+"""Every path that Kafka has in ZooKeeper (without chroot), and the names inside them. Pure.
 
-Source: Kafka's ``kafka.zk.ZkData`` and ``org.apache.kafka.common.utils.Sanitizer``.
+All code that names a znode takes the path from here. Names of users, clients and addresses are URL-encoded as in Kafka
+(`sanitize`); topics are not. Source: Kafka's ``kafka.zk.ZkData`` and ``org.apache.kafka.common.utils.Sanitizer``.
 """
 
 from __future__ import annotations
