@@ -16,7 +16,7 @@ from migrator.image.loader import ImageLoader
 from migrator.image.model import EMPTY_IMAGE, Changes, MetadataImage
 from migrator.image.snapshot import load_snapshot
 from migrator.log.snapshots import SnapshotWriter, iter_snapshot
-from migrator.migration.broker_rpcs.requests import RequestPlan, Terms, plan_takeover
+from migrator.migration.broker_rpcs.requests import Addressed, RequestPlan, Terms, first_updates, plan_takeover
 from migrator.raft.messages import EpochOffset
 from migrator.records import metadata as m
 from migrator.records.batch import build_batch, iter_batches, split_values
@@ -242,26 +242,29 @@ def _takeover(sample: Sample) -> Callable[[], str]:
     image = sample.image
 
     def run() -> str:
-        sends = _plan(image).sends
-        return f"{len(sends)} brokers, {sum(len(sent.requests) for sent in sends)} requests"
+        sends = _sends(image)
+        return f"{len({sent.broker_id for sent in sends})} brokers, {sum(len(sent.requests) for sent in sends)} requests"
 
     return run
 
 
-def _plan(image: MetadataImage) -> RequestPlan:
-    work = plan_takeover(image, Terms(LISTENER), frozenset(image.topics.ids), image.provenance.offset)
+def _sends(image: MetadataImage) -> list[Addressed]:
+    terms = Terms(LISTENER)
+    sends = [sent for part in first_updates(image, terms) for sent in part]
+    work = plan_takeover(image, terms, frozenset(image.topics.ids), image.provenance.offset)
     while True:
         try:
             next(work)
         except StopIteration as end:
             plan: RequestPlan = end.value
-            return plan
+            return [*sends, *plan.sends]
 
 
 def _requests(sample: Sample, wanted: type) -> Callable[[], str]:
     encoder = RequestEncoder(SendingController(3001, 8, 1))
-    first = _plan(sample.image).sends[0]
-    requests = [request for request in first.requests if isinstance(request, wanted)]
+    first, *others = _sends(sample.image)
+    to_first = [first, *(sent for sent in others if sent.broker_id == first.broker_id)]
+    requests = [request for sent in to_first for request in sent.requests if isinstance(request, wanted)]
 
     def run() -> str:
         size = 0

@@ -170,8 +170,11 @@ def _inform_fresh(outbox: Outbox, fresh: Collection[int], waiting: Mapping[Uuid,
     if not fresh:
         return frozenset()
     confirmed = outbox.terms.confirmed
-    for part in (yield from metadata_parts(outbox)):
-        outbox.add(fresh, part)
+    for part in metadata_parts(outbox):
+        if part is None:
+            yield
+        else:
+            outbox.add(fresh, part)
     later = frozenset[int]() if confirmed else (yield from partly_hosting(fresh, outbox.image, waiting))
     topics_of = yield from hosted(fresh, without(outbox.image, waiting))
     for broker_id, topics in topics_of.items():

@@ -29,6 +29,7 @@ from migrator.migration.broker_rpcs.requests import (
     Terms,
     Told,
     Work,
+    first_updates,
     plan_full,
     plan_released,
     plan_takeover,
@@ -125,7 +126,12 @@ class BrokerMessenger:
         )
         self._terms, self._told, self._image = Terms(self._listener), NOTHING_OPEN, image
         self._reached, self._missed = -1, set()
-        self._steps.append(lambda: self._send(plan_takeover(image, self._terms, has_config, predecessor_offset), image))
+
+        async def step() -> None:
+            await self._inform(image)
+            await self._send(plan_takeover(image, self._terms, has_config, predecessor_offset), image)
+
+        self._steps.append(step)
         self._task = self._supervisor.keep(PLANNER, self._run, on_error=self._failed)
         self._wake.set()
 
@@ -202,6 +208,16 @@ class BrokerMessenger:
 
     def _failed(self, error: Exception) -> None:
         self._fault = f"requests for it cannot be planned: {type(error).__name__}: {error}"
+
+    async def _inform(self, image: MetadataImage) -> None:
+        """Hand the first UpdateMetadata to the channels, each part as soon as it is planned."""
+        for part in first_updates(image, self._terms):
+            if self._channels is None:
+                return
+            if part:
+                self._channels.registered(image.cluster.brokers)
+                self._channels.send(part)
+            await give_back()
 
     async def _tell_pending(self) -> None:
         before, after = self._image, self._newest

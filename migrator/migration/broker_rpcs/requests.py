@@ -16,7 +16,7 @@ topics wait for ZooKeeper, tells brokers that come back what to drop, and leaves
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterable, Mapping
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from immutables import Map
@@ -134,19 +134,26 @@ class Outbox:
         return RequestPlan(tuple(sends), Told(told.waiting, uninformed))
 
 
+def first_updates(image: MetadataImage, terms: Terms) -> Iterator[tuple[Addressed, ...]]:
+    """Plan the first UpdateMetadata requests of a new leader, one part after the other: brokers hear of the first
+    topics while the rest is planned. A part without requests only ends a turn."""
+    outbox = Outbox(image, terms)
+    for part in metadata_parts(outbox):
+        to = () if part is None else sorted(outbox.recipients.items())
+        yield tuple(Addressed(broker_id, broker.epoch, (part,)) for broker_id, broker in to if part is not None)
+
+
 def plan_takeover(
     image: MetadataImage, terms: Terms, has_config: Container[str], predecessor_offset: int
 ) -> Work[RequestPlan]:
-    """Plan the first requests of a new leader, which has not compared its image with ZooKeeper yet: they delete nothing
-    on a broker.
+    """Plan the requests of a new leader that follow `first_updates`. It has not compared its image with ZooKeeper yet:
+    they delete nothing on a broker.
 
     :param has_config: names of the topics with a znode below ``/config/topics``.
     :param predecessor_offset: the last offset of which the leader before us may have told brokers; a broker that
         registered after it has heard nothing yet.
     """
     outbox = Outbox(image, terms)
-    for part in (yield from metadata_parts(outbox)):
-        outbox.add(outbox.recipients, part)
     offset = image.provenance.offset
     waiting, turn = {}, Turn()
     for name, topic_id in image.topics.ids.items():
@@ -250,23 +257,21 @@ def by_broker(broker_ids: Iterable[int], topics: Iterable[TopicPartitions]) -> W
     return result
 
 
-def metadata_parts(outbox: Outbox) -> Work[list[UpdateMetadata]]:
-    """All topics of the image in UpdateMetadata requests of type 0, the only type that may be split. There is at least
-    one request, because it also names the brokers."""
-    parts: list[UpdateMetadata] = []
+def metadata_parts(outbox: Outbox) -> Iterator[UpdateMetadata | None]:
+    """All topics of the image in UpdateMetadata requests of type 0, the only type that may be split; None where a turn
+    is over. There is at least one request, because it also names the brokers."""
     topics: list[TopicPartitions] = []
-    size, turn = 0, Turn()
+    size, begun, turn = 0, False, Turn()
     for topic in outbox.image.topics.by_id.values():
         topics.append(TopicPartitions(topic))
         size += 32 + len(topic.name) + sum(30 + 8 * len(state.replicas) for state in topic.partitions.values())
         if size >= PART_BYTES:
-            parts.append(outbox.update_metadata(UpdateType.UNKNOWN, topics))
-            topics, size = [], 0
+            yield outbox.update_metadata(UpdateType.UNKNOWN, topics)
+            topics, size, begun = [], 0, True
         if turn.is_over(1 + len(topic.partitions)):
-            yield
-    if topics or not parts:
-        parts.append(outbox.update_metadata(UpdateType.UNKNOWN, topics))
-    return parts
+            yield None
+    if topics or not begun:
+        yield outbox.update_metadata(UpdateType.UNKNOWN, topics)
 
 
 def closing_update(outbox: Outbox) -> Work[UpdateMetadata]:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from migrator.migration.broker_rpcs.requests import (
     Terms,
     Told,
     Work,
+    first_updates,
     plan_full,
     plan_released,
     plan_takeover,
@@ -57,6 +58,13 @@ def complete(work: Work[T]) -> T:
         except StopIteration as stop:
             result: T = stop.value
             return result
+
+
+def taken_over(image: MetadataImage, has_config: Container[str], predecessor_offset: int) -> RequestPlan:
+    """All first requests of a new leader."""
+    informing = [addressed for part in first_updates(image, TERMS) for addressed in part]
+    plan = complete(plan_takeover(image, TERMS, has_config, predecessor_offset))
+    return RequestPlan((*informing, *plan.sends), plan.told)
 
 
 def change(base: MetadataImage, *records: rec.MetadataRecord) -> ImageDelta:
@@ -249,7 +257,7 @@ def test_whatever_happens_brokers_end_up_with_what_the_image_says(seed: int) -> 
         known.logs = cluster.expected(broker_id) | {("gone", 0): small_uuid(999)}
         known.heard_leader_and_isr = known.epoch <= predecessor
     has_config = {name for name in cluster.image.topics.ids if chance.random() < 0.8}
-    cluster.deliver(complete(plan_takeover(cluster.image, TERMS, has_config, predecessor)))
+    cluster.deliver(taken_over(cluster.image, has_config, predecessor))
     history.run(TERMS)
     if chance.random() < 0.3:
         reached = cluster.image.provenance.offset
@@ -312,8 +320,8 @@ def kinds(plan: RequestPlan, broker_id: int) -> list[tuple[type, int]]:
 
 
 def test_takeover_tells_everyone_of_everything_and_takes_nothing_away() -> None:
-    plan = complete(plan_takeover(BASE, TERMS, {"one"}, predecessor_offset=100))
-    assert [(send.broker_id, send.broker_epoch) for send in plan.sends] == [(0, 10), (1, 20)]
+    plan = taken_over(BASE, {"one"}, 100)
+    assert [(send.broker_id, send.broker_epoch) for send in plan.sends] == 2 * [(0, 10), (1, 20)]
     assert kinds(plan, 0) == kinds(plan, 1) == [(UpdateMetadata, 0), (LeaderAndIsr, 1)]
     update, leaders = requests(plan, 0)
     assert update is requests(plan, 1)[0], "one body for all brokers"
@@ -327,7 +335,7 @@ def test_takeover_tells_everyone_of_everything_and_takes_nothing_away() -> None:
 
 
 def test_takeover_leaves_a_newly_started_broker_without_leader_and_isr_that_would_be_partial() -> None:
-    plan = complete(plan_takeover(BASE, TERMS, {"one"}, predecessor_offset=9))
+    plan = taken_over(BASE, {"one"}, 9)
     assert kinds(plan, 0) == [(UpdateMetadata, 0)]
     assert kinds(plan, 1) == [(UpdateMetadata, 0), (LeaderAndIsr, 1)], "new too, but told of all that it hosts"
     assert plan.told.uninformed == {0}
@@ -440,9 +448,11 @@ def test_big_metadata_is_split_and_planned_in_slices(monkeypatch: pytest.MonkeyP
         records.append(rec.TopicRecord(f"t{number}", topic_id))
         records += [partition(topic_id, index, 0, 1, 2) for index in range(10)]
     image = image_of(records)
-    work = plan_takeover(image, TERMS, image.topics.ids, EVERYTHING)
-    assert sum(1 for _ in work) >= 20
-    plan = complete(plan_takeover(image, TERMS, image.topics.ids, EVERYTHING))
+    assert sum(1 for _ in plan_takeover(image, TERMS, image.topics.ids, EVERYTHING)) >= 20
+    informing = [bool(part) for part in first_updates(image, TERMS)]
+    assert informing.count(False) >= 20
+    assert informing.index(True) < len(informing) / 2, "the first part goes before the others are planned"
+    plan = taken_over(image, image.topics.ids, EVERYTHING)
     assert [kind for _, kind in kinds(plan, 0)] == [0] * (len(requests(plan, 0)) - 1) + [1]
     assert len(requests(plan, 0)) > 5
     parts = [told_of(request) for request in requests(plan, 0)[:-1]]

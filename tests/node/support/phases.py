@@ -22,7 +22,7 @@ from migrator.controller.sessions import Sessions
 from migrator.image import digest
 from migrator.image.model import Acl, ImageDelta, MetadataImage
 from migrator.image.security import acl_record
-from migrator.migration.broker_rpcs.requests import Terms, Told, plan_full, plan_takeover
+from migrator.migration.broker_rpcs.requests import Terms, Told, first_updates, plan_full, plan_takeover
 from migrator.node import image_proof, snapshotter
 from migrator.node.access.authorization import Authorization
 from migrator.node.core import NodeCore, OpenedDirectory
@@ -133,6 +133,8 @@ async def _phases(cluster: Cluster, leader: NodeCore) -> AsyncIterator[str]:
     NodeStatusSource(leader_settings(cluster, leader), leader, FOLLOWS, lambda _after: []).status()
     yield "the status is asked for"
     terms = Terms("PLAINTEXT")
+    async for _ in in_turns(first_updates(image, terms)):
+        pass
     async for _ in in_turns(plan_takeover(image, terms, image.topics.ids, -1)):
         pass
     async for _ in in_turns(plan_full(image, terms, Told(), 2**60)):
