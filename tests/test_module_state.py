@@ -43,6 +43,7 @@ CACHES = frozenset(
         "wire.schemas._behind_correlation",
         "wire.schemas._plan", "wire.schemas.part_type", "wire.schemas.request_type", "wire.schemas.response_type",
         "wire.shapes.shapes_of", "zookeeper.znodes.fields.broker_ids",
+        "zookeeper.znodes.partition_state._usual",
     )
 )  # fmt: skip
 """Of pure functions; each cache is bounded, or has one entry for each type of ours."""

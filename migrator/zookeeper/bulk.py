@@ -106,8 +106,7 @@ class BulkReader:
             results = self._results(kind, chunk)
             if chunk.request is not None:
                 size.learn(len(chunk.paths), chunk.request.reply_bytes)
-            for path, result in zip(chunk.paths, results, strict=True):
-                yield self._checked(path, result)
+            yield from results if int not in set(map(type, results)) else map(self._checked, chunk.paths, results)
 
     def _send(self, kind: int, chunk: _Chunk) -> None:
         if self._multi_read:

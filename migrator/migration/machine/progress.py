@@ -116,7 +116,7 @@ class MeteredSource:
 
 
 def _is_topic(path: str) -> bool:
-    return path.startswith(_TOPIC_PREFIX) and path.find("/", len(_TOPIC_PREFIX)) < 0
+    return not path.endswith("/state") and path.startswith(_TOPIC_PREFIX) and path.find("/", len(_TOPIC_PREFIX)) < 0
 
 
 @value

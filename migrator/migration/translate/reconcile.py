@@ -198,7 +198,8 @@ class _Topic:
         for number, znode in self._znodes.states.items():
             partition = self._topic.partitions[number]
             if znode is not None:
-                yield from self._state(partition, znode)
+                if ops := self._state(partition, znode):
+                    yield from ops
             elif str(number) in known:
                 yield from create_state(self._name, number, partition, self._target)
             else:
@@ -225,7 +226,7 @@ class _Topic:
 
     def _extra(self) -> list[Op]:
         """Deletes partitions that the image does not have."""
-        extra = frozenset(self._znodes.partitions or ()) - set(map(str, self._topic.partitions))
+        extra = set(self._znodes.partitions or ()).difference(map(str, self._topic.partitions))
         roots = [f"{paths.partitions(self._name)}/{name}" for name in sorted(extra)]
         return [Delete(path) for doomed in subtrees(self._source, roots).values() for path in doomed] if roots else []
 

@@ -5,6 +5,8 @@ The partition epoch is not in the data: it is the data version of the znode.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import orjson
 
 from migrator.values import value
@@ -28,13 +30,19 @@ class PartitionState:
 
 
 def decode_partition_state(path: str, data: bytes | None) -> PartitionState:
-    """Decode a partition's state. There are hundreds of thousands, so the usual form has a fast path. Brokers ignore
-    the version.
+    """Decode a partition's state. There are hundreds of thousands, few of which differ, so the usual form is decoded
+    once. Brokers ignore the version.
 
     :raises ZnodeError: the data is not the state of a partition.
     """
+    return _usual(data or b"") or _decode_with_care(path, data)
+
+
+@lru_cache(maxsize=1 << 16)
+def _usual(data: bytes) -> PartitionState | None:
+    """The state in the usual form; None for another form, and for what is no state."""
     try:
-        fields = orjson.loads(data or b"")
+        fields = orjson.loads(data)
         leader, leader_epoch, controller_epoch = fields["leader"], fields["leader_epoch"], fields["controller_epoch"]
         isr = fields["isr"]
         if (
@@ -49,7 +57,7 @@ def decode_partition_state(path: str, data: bytes | None) -> PartitionState:
             return PartitionState(leader, leader_epoch, controller_epoch, broker_ids(*isr))
     except (orjson.JSONDecodeError, ValueError, LookupError, TypeError):
         pass
-    return _decode_with_care(path, data)
+    return None
 
 
 def _decode_with_care(path: str, data: bytes | None) -> PartitionState:
