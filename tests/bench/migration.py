@@ -25,7 +25,7 @@ from migrator.parts.usage import PeakMemory, ProcessorMeter
 from migrator.raft.transport import TransportError
 from migrator.values import value
 from migrator.wire.legacy.messages import UpdateType
-from migrator.wire.schemas import UPDATE_METADATA, build, request_type
+from migrator.wire.schemas import LEADER_AND_ISR, UPDATE_METADATA, build, request_type
 from migrator.zookeeper.znodes import paths
 from tests.bench.figures import Result
 from tests.bench.observers import Arrival, Claim, StallSampler, ZooKeeperWatch
@@ -206,6 +206,7 @@ class _Bench:
             written = asyncio.create_task(self._written(client, "made-after-the-kill"))
             self.figures["kill_to_claim"] = successor.at - killed
             self.figures["kill_to_informed"] = await self._informed(successor) - killed
+            self.figures["kill_to_led"] = await self._informed(successor, api_key=LEADER_AND_ISR) - killed
             self.figures["kill_to_dual_write"] = await self._dual_write(successor) - killed
             self.figures["kill_to_written"] = await written - killed
         if stalls.longest_ms:
@@ -214,14 +215,15 @@ class _Bench:
 
     # --- waiting ---
 
-    async def _informed(self, claim: Claim, kind: UpdateType | None = None) -> float:
-        """When the last broker heard the first UpdateMetadata, of that type if one is given, under this claim."""
+    async def _informed(
+        self, claim: Claim, kind: UpdateType | None = None, api_key: int = UPDATE_METADATA
+    ) -> float:
+        """When the last broker heard the first such request, of that type if one is given, under this claim."""
 
         def heard() -> list[float | None]:
-            brokers = self._cluster.quiet_brokers
-            return [broker.first(UPDATE_METADATA, claim.node_id, kind) for broker in brokers]
+            return [broker.first(api_key, claim.node_id, kind) for broker in self._cluster.quiet_brokers]
 
-        await self._until(f"UpdateMetadata of {claim.node_id} at every broker", lambda: None not in heard())
+        await self._until(f"request {api_key} of {claim.node_id} at every broker", lambda: None not in heard())
         return max(at for at in heard() if at is not None)
 
     async def _dual_write(self, claim: Claim) -> float:
