@@ -14,7 +14,7 @@ from typing import Protocol
 from migrator.errors import OperatorError
 from migrator.image.model import ImageDelta, MetadataImage
 from migrator.migration.copying.transaction import TransactionLog
-from migrator.migration.copying.worker import Message, OnProgress, Task, ignore
+from migrator.migration.copying.worker import LoadAhead, Message, OnProgress, Task, ignore
 from migrator.migration.machine.finish import FinishInputs
 from migrator.migration.machine.guards import MarkEvidence
 from migrator.migration.machine.readiness import ControllerSignals
@@ -142,6 +142,9 @@ class MigratedCluster(Protocol):
 
     def start(self, on_connection: Callable[[SessionState], None]) -> None:
         """Connect, and connect again whenever the connection is lost. The listener is called on another thread."""
+
+    def follow(self, load: LoadAhead) -> None:
+        """This node may lead later: have its next worker load this image in advance."""
 
     def lead(self) -> None:
         """This node leads, so workers are needed soon."""

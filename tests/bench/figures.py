@@ -40,7 +40,7 @@ FIGURES = (
     Figure("write_behind_rate", "created in dual-write, in ZooKeeper", "partitions/s", ">= 10000"),
     Figure("write_behind_lag", "last acknowledgement to last znode", "s"),
     Figure("kill_to_claim", "leader killed to next claim", "s"),
-    Figure("kill_to_informed", "leader killed to first UpdateMetadata at every broker", "s", "<= 5"),
+    Figure("kill_to_informed", "leader killed to next UpdateMetadata at every broker", "s", "<= 5"),
     Figure("kill_to_led", "leader killed to next LeaderAndIsr at every broker", "s"),
     Figure("kill_to_dual_write", "leader killed to dual-write", "s", "<= 7"),
     Figure("kill_to_written", "leader killed to a topic made then, in ZooKeeper", "s"),

@@ -215,9 +215,7 @@ class _Bench:
 
     # --- waiting ---
 
-    async def _informed(
-        self, claim: Claim, kind: UpdateType | None = None, api_key: int = UPDATE_METADATA
-    ) -> float:
+    async def _informed(self, claim: Claim, kind: UpdateType | None = None, api_key: int = UPDATE_METADATA) -> float:
         """When the last broker heard the first such request, of that type if one is given, under this claim."""
 
         def heard() -> list[float | None]:

@@ -243,7 +243,9 @@ def _takeover(sample: Sample) -> Callable[[], str]:
 
     def run() -> str:
         sends = _sends(image)
-        return f"{len({sent.broker_id for sent in sends})} brokers, {sum(len(sent.requests) for sent in sends)} requests"
+        return (
+            f"{len({sent.broker_id for sent in sends})} brokers, {sum(len(sent.requests) for sent in sends)} requests"
+        )
 
     return run
 

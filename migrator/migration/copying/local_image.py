@@ -24,14 +24,17 @@ def ignore(_size: int) -> None:
     """An `OnBytes` that does nothing."""
 
 
-def load_image(directory: Path, at: EpochOffset, on_bytes: OnBytes = ignore) -> MetadataImage:
+def load_image(
+    directory: Path, at: EpochOffset, on_bytes: OnBytes = ignore, known: MetadataImage = EMPTY_IMAGE
+) -> MetadataImage:
     """Load the image whose last record is ``at`` (offset inclusive).
 
     :param directory: the directory that holds the segments, ``__cluster_metadata-0``.
+    :param known: an earlier committed image; if the log still has all that follows it, only that is read.
     :raises OperatorError: when the log there does not reach that far, or is damaged.
     """
     listing = list_log(directory)
-    loader = ImageLoader(_newest_snapshot(listing, at, on_bytes))
+    loader = ImageLoader(known if _follows(listing, known, at) else _newest_snapshot(listing, at, on_bytes))
     for batch in _batches(listing, loader.published.provenance.offset + 1, at.offset, on_bytes):
         replay(loader, batch)
     loader.commit(at.offset + 1)
@@ -45,13 +48,22 @@ def load_image(directory: Path, at: EpochOffset, on_bytes: OnBytes = ignore) -> 
     return image
 
 
-def bytes_to_load(directory: Path, at: EpochOffset) -> int:
-    """About how many bytes `load_image` will read; those after the offset are counted, too."""
+def bytes_to_load(directory: Path, at: EpochOffset, known: MetadataImage = EMPTY_IMAGE) -> int:
+    """About how many bytes `load_image` will read; those before and after it in a segment are counted, too."""
     listing = list_log(directory)
-    snapshot = listing.newest_snapshot(at.offset)
-    first, files = (0, []) if snapshot is None else (snapshot.offset, [listing.snapshots[snapshot]])
+    first, files = 0, list[Path]()
+    if _follows(listing, known, at):
+        first = known.provenance.offset + 1
+    elif (snapshot := listing.newest_snapshot(at.offset)) is not None:
+        first, files = snapshot.offset, [listing.snapshots[snapshot]]
     with storage_errors("cannot read", directory):
         return sum(path.stat().st_size for path in (*files, *listing.segments_from(first)))
+
+
+def _follows(listing: LogListing, known: MetadataImage, at: EpochOffset) -> bool:
+    """Whether the segments lead from the known image to the offset."""
+    first = known.provenance.offset + 1
+    return 0 < first <= at.offset + 1 and any(int(segment.stem) <= first for segment in listing.segments)
 
 
 def _newest_snapshot(listing: LogListing, at: EpochOffset, on_bytes: OnBytes) -> MetadataImage:

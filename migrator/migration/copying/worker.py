@@ -26,7 +26,7 @@ from typing import Self
 
 from migrator.clock import wall_ms
 from migrator.errors import InvariantViolation, MigratorError
-from migrator.image.model import MetadataImage
+from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.migration.copying.compare import ReconcileEnd, WriteChunk, compare
 from migrator.migration.copying.local_image import bytes_to_load, load_image
 from migrator.migration.copying.permissions import forbidden_to
@@ -72,6 +72,14 @@ class CompareTask:
 
 
 Task = DecodeTask | CopyTask | CompareTask
+
+
+@value
+class LoadAhead:
+    """No task: loads the image at ``at`` in advance. A `CompareTask` that comes later loads only what followed."""
+
+    directory: Path
+    at: EpochOffset
 
 
 @value
@@ -122,21 +130,30 @@ class WorkerFailedError(MigratorError):
         self.is_defect = is_defect
 
 
-def results(task: Task, tools: Tools, report: OnProgress) -> Iterator[Message]:
+def results(task: Task, tools: Tools, report: OnProgress, known: MetadataImage = EMPTY_IMAGE) -> Iterator[Message]:
     """Do a task in this process.
 
     :param report: called with the progress, between two pieces of work.
+    :param known: the image that was loaded in advance.
     :raises MigratorError: when ZooKeeper or the log cannot be read, or holds what cannot be decoded.
     """
     meter = Meter(report, time.monotonic, tools.report_seconds)
-    image = _load(task, meter) if isinstance(task, CompareTask) else None
+    image = _load(task, meter, known) if isinstance(task, CompareTask) else None
     with ZooKeeperSession(tools.session) as session:
         yield from _results(task, tools, session, image, meter)
 
 
-def _load(task: CompareTask, meter: Meter) -> MetadataImage:
-    meter.begin(WorkPhase.LOAD, bytes_to_load(task.directory, task.at))
-    return load_image(task.directory, task.at, meter.did)
+def _load(task: CompareTask, meter: Meter, known: MetadataImage) -> MetadataImage:
+    meter.begin(WorkPhase.LOAD, bytes_to_load(task.directory, task.at, known))
+    return load_image(task.directory, task.at, meter.did, known)
+
+
+def loaded_ahead(order: LoadAhead, known: MetadataImage) -> MetadataImage:
+    """The image of the order; the known one when the log cannot be read, which the next task reports."""
+    try:
+        return load_image(order.directory, order.at, known=known)
+    except MigratorError:
+        return known
 
 
 def _results(
@@ -172,7 +189,8 @@ def _results(
 
 
 def main(pipe: Connection) -> None:
-    """The worker process: waits for its task, does it, ends. Signals of the terminal are its parent's business.
+    """The worker process: waits for its task, does it, ends; until then it may load an image in advance. Signals of the
+    terminal are its parent's business.
 
     The garbage collector is off: there are hardly any cycles, and it would visit every znode again and again, for a
     third of the time.
@@ -182,8 +200,11 @@ def main(pipe: Connection) -> None:
     gc.disable()
     try:
         pipe.send(Up())
-        task, tools = pipe.recv()
-        for message in results(task, tools, pipe.send):
+        known = EMPTY_IMAGE
+        while isinstance(order := pipe.recv(), LoadAhead):
+            known = loaded_ahead(order, known)
+        task, tools = order
+        for message in results(task, tools, pipe.send, known):
             pipe.send(message)
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the parent has ended, or has closed the pipe
         return
@@ -346,10 +367,12 @@ class Workers:
         self._starter = ThreadPoolExecutor(1, thread_name_prefix="worker-start")
         self._spare: Future[WorkerProcess] | None = None
 
-    def prepare(self) -> None:
-        """Start a process in advance, unless there is one."""
+    def prepare(self, load: LoadAhead | None = None) -> None:
+        """Start a process in advance, unless there is one, and have it load an image in advance."""
         if self._spare is None:
             self._spare = self._starter.submit(_started)
+        if load is not None:
+            self._starter.submit(_order, self._spare, load)
 
     def wait_up(self, seconds: float) -> None:
         """Wait until the prepared process is up; blocks."""
@@ -382,6 +405,11 @@ def _usable(spare: Future[WorkerProcess]) -> WorkerProcess:
         return process
     process.close()
     return _started()
+
+
+def _order(spare: Future[WorkerProcess], load: LoadAhead) -> None:
+    with contextlib.suppress(OSError):  # it was killed, or has its task by now
+        spare.result().pipe.send(load)
 
 
 def _end(spare: Future[WorkerProcess]) -> None:

@@ -15,7 +15,7 @@ from migrator.config.settings import Settings
 from migrator.errors import InvariantViolation
 from migrator.image.model import ImageDelta
 from migrator.migration.broker_rpcs.messenger import BrokerMessenger
-from migrator.migration.copying.worker import Task, Tools, Workers
+from migrator.migration.copying.worker import LoadAhead, Task, Tools, Workers
 from migrator.migration.ports import BrokersPort, MigratedCluster, StartWorker, ZooKeeperPort
 from migrator.node.core import NodeCore
 from migrator.node.migration.runtime import NodeBrokers, NodeZooKeeper
@@ -76,6 +76,9 @@ class ReachedCluster:
         self._session.add_listener(on_connection)
         self._session.start_in_background()
 
+    def follow(self, load: LoadAhead) -> None:
+        self._workers.prepare(load)
+
     def lead(self) -> None:
         self._workers.prepare()
 
@@ -115,6 +118,9 @@ class NoCluster:
 
     def start(self, on_connection: Callable[[SessionState], None]) -> None:
         """Do nothing: there is no ZooKeeper to connect to."""
+
+    def follow(self, load: LoadAhead) -> None:
+        """Do nothing: no workers will be needed."""
 
     def lead(self) -> None:
         """Do nothing: no workers will be needed."""

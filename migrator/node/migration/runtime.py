@@ -31,7 +31,7 @@ from migrator.migration.machine.states import State
 from migrator.migration.machine.volatile_state import Identity
 from migrator.migration.ports import MigratedCluster
 from migrator.migration.translate.source import names_below
-from migrator.migration.write_behind.lag import Lag, has_effect
+from migrator.migration.write_behind.lag import Lag, at_of, has_effect
 from migrator.migration.write_behind.multis import limits_of
 from migrator.node.core import NodeCore
 from migrator.node.migration.address import check_address
@@ -41,6 +41,7 @@ from migrator.node.migration.kafka_log import KafkaLog
 from migrator.node.migration.mark_proofs import MarkProofs
 from migrator.node.migration.pause import PauseOrder
 from migrator.node.migration.reopening import ReopenOrder
+from migrator.node.migration.standby import LOOK_SECONDS, Standby
 from migrator.node.migration.verdicts import Verdicts
 from migrator.observe.journal import Journal
 from migrator.observe.status import SILENT_MS
@@ -70,6 +71,7 @@ COMPARES = frozenset({State.RECONCILING, State.COMPARING})
 
 CONNECTION_NEWS = TaskKind("zookeeper-connection-news", OnError.STOP)
 ZOOKEEPER_AWAY = TaskKind("zookeeper-away", OnError.RESTART)
+STANDBY = TaskKind("standby", OnError.RESTART)
 ADDRESS = TaskKind("zookeeper-address", OnError.DROP)
 
 
@@ -253,6 +255,7 @@ class MigrationRuntime:
         self.write_times = WriteTimes()
         self._reconciles_since_ms = 0
         self._debt = Debt()
+        self._standby = Standby(cluster, core.storage.directory)
         self._last_effect: int | None = None
         """No record after this offset has an effect in ZooKeeper; kept up to date also while another node leads."""
         self._proofs = MarkProofs(core.storage, settings.node_id, voters.ask_one)
@@ -296,6 +299,13 @@ class MigrationRuntime:
         if self._cluster.hosts:
             connected, why = lambda: self._cluster.connected, lambda: self._cluster.away[0]
             self._supervisor.keep(ZOOKEEPER_AWAY, partial(keep_telling, self._cluster.hosts, connected, why))
+            self._supervisor.keep(STANDBY, self._stand_by)
+
+    async def _stand_by(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._core.controller.epoch is None:
+                self._standby.look(at_of(self._core.metadata.published) if self._migrated else None)
 
     async def close(self) -> None:
         """Stop everything. What is written in ZooKeeper stays."""
@@ -314,6 +324,7 @@ class MigrationRuntime:
         features, base = image.features, self._core.metadata.migration_base
         self._debt.leads_again()
         self._cluster.lead()
+        self._standby.leads()
         became = ev.BecameLeader(
             epoch,
             features.zk_migration_state,

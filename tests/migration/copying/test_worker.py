@@ -20,6 +20,7 @@ from migrator.migration.copying.compare import ReconcileEnd, WriteChunk, compare
 from migrator.migration.copying.worker import (
     CompareTask,
     DecodeTask,
+    LoadAhead,
     Tools,
     Worker,
     WorkerFailedError,
@@ -89,7 +90,7 @@ async def test_leaving_stops_a_worker_that_is_busy() -> None:
 async def test_a_worker_is_kept_in_advance_and_replaced_when_somebody_kills_it() -> None:
     with silent_server() as server:
         workers = Workers(tools(server.getsockname()[1], 300))
-        workers.prepare()
+        workers.prepare(LoadAhead(Path("/nowhere"), EpochOffset(1, 5)))
         kept = await spare_of(workers)
         async with workers.worker(DecodeTask()) as first:
             assert first.pid == kept.process.pid
