@@ -35,10 +35,11 @@ from migrator.log.metadata_log import MetadataLog
 from migrator.observe.status import NodeRole, Status
 from migrator.parts.processes import free_port, run_to_end
 from migrator.parts.usage import ProcessorMeter
-from migrator.parts.zookeeper import EmbeddedZooKeeper
+from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
 from migrator.records.batch import build_batch
 from migrator.records.codec import encode_all
 from migrator.records.metadata import ZkMigrationState
+from tests.bench.peers import zookeeper_jvm
 from tests.bench.pieces_memory import BATCH_RECORDS, LEVEL
 from tests.bench.pieces_zookeeper import Store
 from tests.image.support.snapshots import snapshot_records
@@ -53,7 +54,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sets", type=int, default=1, help="by how much each partition epoch has grown")
     given = parser.parse_args(arguments)
     console = Console()
-    with tempfile.TemporaryDirectory(prefix="migrator-bench-") as directory, EmbeddedZooKeeper(Path(directory)) as zk:
+    options = ZooKeeperOptions(jvm=zookeeper_jvm(given.partitions))
+    with (
+        tempfile.TemporaryDirectory(prefix="migrator-bench-") as directory,
+        EmbeddedZooKeeper(Path(directory), options=options) as zk,
+    ):
         with Store(zk, "/kafka", given.partitions) as store:
             image = since(store.image, given.sets)
             hosts = store.hosts
