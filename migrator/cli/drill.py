@@ -270,7 +270,7 @@ def command(
     """
     if reassign and rollback_at is not None:
         raise click.UsageError(
-            "--reassign does not go with --rollback-at: voters change only after the end of the migration. "
+            "--reassign does not go with --rollback-at: the controllers that --reassign replaces lead the way back. "
             "Run the drill twice, once with each option."
         )
     if outside is not None:
