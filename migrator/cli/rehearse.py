@@ -11,6 +11,7 @@ import dataclasses
 import importlib
 import sys
 import tempfile
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -35,7 +36,8 @@ from migrator.parts.kafka_jars import NotFetchedError
 from migrator.rehearse.forecast import Estimate
 from migrator.rehearse.read_only_zookeeper import PlannedQuorum
 from migrator.rehearse.rehearse import RehearsalRequest, rehearse
-from migrator.rehearse.report import Outcome, RehearsalReport
+from migrator.rehearse.report import Outcome, RehearsalCheck, RehearsalReport
+from migrator.rehearse.way_back import WayBackReport, WayBackRequest, rehearse_way_back
 from migrator.verify.verdict import VerifyRequest
 from migrator.zookeeper.password_encoder import password_encoder
 from migrator.zookeeper.session import options_from
@@ -77,6 +79,11 @@ MEGABYTE = 1e6
 )  # fmt: skip
 @kafka_hashes_option
 @click.option("--no-spark", is_flag=True, help="Do not compare the log with ZooKeeper in Spark.")
+@click.option(
+    "--way-back", is_flag=True,
+    help="Rehearse the way back of a finished migration: write the log of the controller of -c to a throw-away "
+    "ZooKeeper. Takes only -c, --zookeeper, --no-spark, --json.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(
     zookeeper: str | None,
@@ -87,6 +94,7 @@ def command(
     kafka: str,
     hashes: Path | None,
     no_spark: bool,
+    way_back: bool,
     as_json: bool,
 ) -> None:
     """Make the metadata log that a migration would make; name what prevents the migration, and forecast its duration.
@@ -94,6 +102,16 @@ def command(
     The command only reads ZooKeeper. A stock Kafka controller loads the log, and Spark compares it with ZooKeeper.
     Exit codes: 0 nothing prevents the migration; 1 blockers or differences; 2 could not tell.
     """
+    if way_back:
+        if (
+            directory
+            or release_version
+            or hashes
+            or broker_seconds is not None
+            or kafka not in (KAFKA_VERSION, NO_KAFKA)
+        ):
+            raise click.UsageError("--way-back takes only -c, --zookeeper, --no-spark and --json.")
+        return _way_back(config, zookeeper, spark=not no_spark, as_json=as_json)
     if not no_spark:
         importlib.import_module("migrator.verify.verify")  # a missing package is reported before the work begins
     settings = _settings(zookeeper, config)
@@ -127,6 +145,33 @@ def command(
         say_json(report.to_json(), indent=True)
     else:
         _print(report, console())
+    sys.exit(report.exit_code)
+
+
+def _way_back(config: Path | None, zookeeper: str | None, *, spark: bool, as_json: bool) -> None:
+    if config is None:
+        raise OperatorError(
+            "the way back begins with the log of a controller", where="--way-back", remedy="Give its file with -c"
+        )
+    if spark:
+        importlib.import_module("migrator.verify.verify")
+    settings = _settings(zookeeper, config)
+    find_java()
+    request = WayBackRequest(
+        directory=settings.metadata_directory,
+        config=str(config),
+        passwords=password_encoder(settings),
+        node_id=settings.node_id,
+        jute_maxbuffer=settings.migrator_zookeeper_jute_maxbuffer,
+        own=options_from(settings) if settings.zookeeper_connect else None,
+        spark=spark,
+    )
+    with terminated_as_interrupted(), at_once():
+        report = rehearse_way_back(request, lambda phase: say(f"{phase} ...", err=True))
+    if as_json:
+        say_json(report.to_json(), indent=True)
+    else:
+        _print_way_back(report, console())
     sys.exit(report.exit_code)
 
 
@@ -183,10 +228,6 @@ def _print(report: RehearsalReport, terminal: Console) -> None:
     if report.counts:
         terminal.print(_figures(report))
     terminal.print(f"The metadata.version is {report.metadata_version}, {printable(report.metadata_version_from)}")
-    for name, check in (("Kafka", report.kafka), ("Spark", report.verified)):
-        style = _STYLES.get(check.outcome, "red")
-        detail = printable(check.detail)
-        terminal.print(Text.assemble(f"{name}: ", (check.outcome.value, style), f": {detail}"))
     if report.first_reconcile is not None:
         found = report.first_reconcile
         asks = ". It would wait for an order first (migrator.reconcile.max.deletes)" if found.held else ""
@@ -194,8 +235,41 @@ def _print(report: RehearsalReport, terminal: Console) -> None:
             f"The first comparison in dual-write would write {found.writes:,} and delete {found.deletes:,} "
             f"entities of ZooKeeper{asks}"
         )
-    style = _STYLES.get(report.outcome, "red")
-    terminal.print(Text.assemble("Verdict: ", (report.outcome.value, f"bold {style}")))
+    _conclude((("Kafka", report.kafka), ("Spark", report.verified)), report.outcome, terminal)
+
+
+def _print_way_back(report: WayBackReport, terminal: Console) -> None:
+    for gate in report.obstacles:
+        terminal.print(Text.assemble(("obstacle", "red"), f" {printable(f'{gate.name}: {gate.what}. {gate.remedy}')}"))
+    for what in report.dropped:
+        terminal.print(Text.assemble(("dropped", "red"), f" {printable(what)}"))
+    table = Table("", "", show_header=False)
+    table.columns[1].justify = "right"
+    rows = [(name, f"{count:,}") for name, count in report.counts.items()]
+    rows += [("operations that write everything", f"{report.operations:,}")]
+    if report.own is not None:
+        rows += [
+            ("entities that differ in the cluster's ZooKeeper", f"{report.own.entities:,}"),
+            ("operations that make them equal", f"{report.own.operations:,}"),
+            ("sets that raise versions behind dual-write", f"{report.own.sets:,}"),
+        ]
+    rows += [(f"{name}, seconds", f"{seconds:.1f}") for name, seconds in report.phases.items()]
+    rows += [(f"forecast: {name}", _estimate(estimate)) for name, estimate in report.forecast.items()]
+    for row in rows:
+        table.add_row(*row)
+    terminal.print(table)
+    if report.own is None:
+        terminal.print(
+            f"The cluster's ZooKeeper was not read ({printable(report.away)}): the forecast is that of an empty one"
+        )
+    _conclude((("Spark", report.verified),), report.outcome, terminal)
+
+
+def _conclude(checks: Iterable[tuple[str, RehearsalCheck]], outcome: Outcome, terminal: Console) -> None:
+    for name, check in checks:
+        style, detail = _STYLES.get(check.outcome, "red"), printable(check.detail)
+        terminal.print(Text.assemble(f"{name}: ", (check.outcome.value, style), f": {detail}"))
+    terminal.print(Text.assemble("Verdict: ", (outcome.value, f"bold {_STYLES.get(outcome, 'red')}")))
 
 
 def _figures(report: RehearsalReport) -> Table:

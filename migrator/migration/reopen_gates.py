@@ -66,8 +66,7 @@ def reopen_gates(facts: ReopenFacts) -> tuple[Gate, ...]:
             FORBIDDEN_REMEDY,
         ),
         _kept(facts.image),
-        _features(facts.image),
-        *_contents(facts.image),
+        *gates_of_log(facts.image),
         _gate(
             "sizes",
             _counted(sorted(facts.too_large), "znodes larger than ZooKeeper takes"),
@@ -75,7 +74,6 @@ def reopen_gates(facts: ReopenFacts) -> tuple[Gate, ...]:
             "Raise jute.maxbuffer on the ZooKeeper servers and brokers, and set migrator.zookeeper.jute.maxbuffer "
             "of the controllers to the same value; or make these topics, configs or access control lists smaller",
         ),
-        _brokers(facts.image),
         Gate(
             "groups",
             open=True,
@@ -92,6 +90,11 @@ def reopen_gates(facts: ReopenFacts) -> tuple[Gate, ...]:
             "of log.dirs",
         ),
     )
+
+
+def gates_of_log(image: MetadataImage) -> tuple[Gate, ...]:
+    """Those of them that the log alone opens or shuts."""
+    return (_features(image), *_contents(image), _brokers(image))
 
 
 def _gate(name: str, found: Iterable[str], fine: str, remedy: str) -> Gate:

@@ -8,7 +8,7 @@ It reads a live ZooKeeper, makes the log and the snapshot that the migration wou
 
 `rehearse` drives it. `read_only_zookeeper` reads, `local_log` writes the log, `stock` starts Kafka's controller,
 `forecast` has the model of the times (docs/rehearse.md), and `report` the result and the verdict. The copy itself is
-the migration's own code (`migrator.migration.copying`).
+the migration's own code (`migrator.migration.copying`). `way_back` rehearses the way back of a finished migration.
 
 **What always holds.** ZooKeeper is only read. The directory was new or empty. Faults of the cluster are in the report;
 an `OperatorError` means that the rehearsal could not be carried out.

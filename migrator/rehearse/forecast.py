@@ -56,5 +56,33 @@ def forecast(times: Times, brokers: int, broker_seconds: float | None) -> Foreca
     return Forecast(_estimate(copy), _estimate(dual_write), roll)
 
 
+@value
+class WayBackTimes:
+    """``operations_per_second`` that ZooKeeper took. Seconds: ``compare`` with the cluster's ZooKeeper, None if that
+    was not done; ``release`` of everything."""
+
+    operations_per_second: float
+    compare: float | None
+    release: float
+
+
+RELEASE_SECONDS = 1.2
+"""Seconds in which the last controller stops, `migrator rollback` starts, and the brokers elect a controller."""
+
+
+def forecast_way_back(times: WayBackTimes, operations: int, sets: int) -> dict[str, Estimate]:
+    """Estimate how long the way back takes, by the name of each part.
+
+    :param operations: what a reopening has to write.
+    :param sets: how many sets raise versions of partition states behind dual-write.
+    """
+    reopened = READY_SECONDS + (times.compare or 0) + operations / times.operations_per_second
+    return {
+        "reopened to dual-write": _estimate(reopened),
+        "versions raised behind dual-write": _estimate(sets / times.operations_per_second),
+        "without a controller": _estimate(RELEASE_SECONDS + times.release),
+    }
+
+
 def _estimate(seconds: float) -> Estimate:
     return Estimate(seconds, max(ERROR_SECONDS, ERROR_SHARE * seconds))

@@ -37,9 +37,17 @@ from migrator.rehearse import stock
 from migrator.rehearse.forecast import Times, forecast
 from migrator.rehearse.local_log import EPOCH, LocalLog
 from migrator.rehearse.read_only_zookeeper import PlannedQuorum, ReadOnlyZooKeeper, blockers, gaps
-from migrator.rehearse.report import FirstReconcile, Outcome, RehearsalCheck, RehearsalReport, counts_of
+from migrator.rehearse.report import (
+    EXAMPLES,
+    FirstReconcile,
+    Outcome,
+    RehearsalCheck,
+    RehearsalReport,
+    counts_of,
+    judged,
+)
 from migrator.values import value
-from migrator.verify.verdict import Verdict, VerifyRequest
+from migrator.verify.verdict import VerifyRequest
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
@@ -47,8 +55,6 @@ REPORT_FILE = "report.json"
 RETRY_SECONDS = 30.0
 WORKER_SECONDS = 30.0
 """Time for a worker process to start."""
-EXAMPLES = 5
-"""The number of differences or changed znodes that a sentence names."""
 
 Progress = Callable[[str], None]
 """Is called with the name of each phase when it begins."""
@@ -226,7 +232,9 @@ class _Rehearsal:
         with self._phase("verify"):
             verdict = verify(self._request.verification)
             changed = zookeeper.changed_since(zxid, image) if verdict.comparison.differences else []
-        self._report.verified = _judged(verdict, changed)
+        some = ", ".join(changed[:EXAMPLES])
+        doubt = f"A possible cause: {len(changed):,} znodes were written since the copy began ({some})"
+        self._report.verified = judged(verdict, doubt if changed else "")
 
     @contextmanager
     def _worker_phase(self, name: str) -> Iterator[None]:
@@ -260,19 +268,3 @@ class _Rehearsal:
                 where=self._request.session.hosts,
                 remedy="Correct this problem and rehearse again",
             ) from error
-
-
-def _judged(verdict: Verdict, changed: list[str]) -> RehearsalCheck:
-    comparison = verdict.comparison
-    if not comparison.differences:
-        return RehearsalCheck(Outcome.FINE, f"{comparison.rows:,} rows are equal")
-    examples = "; ".join(f"{each.kind} {each.entity} {each.field}" for each in comparison.examples[:EXAMPLES])
-    found = f"{comparison.differences:,} of {comparison.rows:,} rows differ: {examples}"
-    if changed:
-        some = ", ".join(changed[:EXAMPLES])
-        return RehearsalCheck(
-            Outcome.UNKNOWN,
-            f"{found}. A possible cause: {len(changed):,} znodes were written since the copy began ({some}). "
-            f"Rehearse again while nothing changes",
-        )
-    return RehearsalCheck(Outcome.DIFFERENT, found)

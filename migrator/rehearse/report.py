@@ -15,6 +15,10 @@ from migrator.image.model import MetadataImage
 from migrator.migration.machine.readiness import Gap
 from migrator.rehearse.forecast import Estimate, Forecast
 from migrator.values import value
+from migrator.verify.verdict import Verdict
+
+EXAMPLES = 5
+"""The number of differences or changed znodes that a sentence names."""
 
 
 class Outcome(Enum):
@@ -87,13 +91,12 @@ class RehearsalReport:
         """The worst result of all checks; a check that was not made does not count."""
         if self.blockers:
             return Outcome.BLOCKED
-        found = {self.kafka.outcome, self.verified.outcome}
-        return next((bad for bad in (Outcome.DIFFERENT, Outcome.UNKNOWN) if bad in found), Outcome.FINE)
+        return worst_of(self.kafka, self.verified)
 
     @property
     def exit_code(self) -> ExitCode:
         """0 fine, 1 blockers or differences, 2 unknown."""
-        return _EXIT_CODES[self.outcome]
+        return exit_code_of(self.outcome)
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -118,6 +121,32 @@ class RehearsalReport:
             "peak_memory_bytes": self.peak_memory_bytes,
             "disk_bytes": self.disk_bytes,
         }
+
+
+def worst_of(*checks: RehearsalCheck) -> Outcome:
+    """The worst result; a check that was not made does not count."""
+    found = {check.outcome for check in checks}
+    return next((bad for bad in (Outcome.DIFFERENT, Outcome.UNKNOWN) if bad in found), Outcome.FINE)
+
+
+def exit_code_of(outcome: Outcome) -> ExitCode:
+    """0 fine, 1 blockers or differences, 2 unknown."""
+    return _EXIT_CODES[outcome]
+
+
+def judged(verdict: Verdict, doubt: str = "") -> RehearsalCheck:
+    """The check that Spark has made.
+
+    :param doubt: why the sides may differ although the rehearsal was right.
+    """
+    comparison = verdict.comparison
+    if not comparison.differences:
+        return RehearsalCheck(Outcome.FINE, f"{comparison.rows:,} rows are equal")
+    examples = "; ".join(f"{each.kind} {each.entity} {each.field}" for each in comparison.examples[:EXAMPLES])
+    found = f"{comparison.differences:,} of {comparison.rows:,} rows differ: {examples}"
+    if doubt:
+        return RehearsalCheck(Outcome.UNKNOWN, f"{found}. {doubt}. Rehearse again while nothing changes")
+    return RehearsalCheck(Outcome.DIFFERENT, found)
 
 
 def counts_of(image: MetadataImage) -> dict[str, int]:
