@@ -99,7 +99,7 @@ def acl_description(call: Call, image: MetadataImage, context: Context) -> Decis
     wanted = _filter(call.body)
     if UNKNOWN in (wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type):
         raise RefusedError(ErrorCode.invalid_request, "The filter has an unknown element.")
-    found = sorted((acl for _, acl in matching(image, wanted)), key=_pattern)
+    found = sorted((acl for _, acl in matching(image, wanted)), key=_in_answer)
     resources = tuple(
         {
             "resource_type": kind,
@@ -164,6 +164,11 @@ def _filter(row: Any) -> AclFilter:
 
 def _pattern(acl: Acl) -> tuple[int, str, int]:
     return acl.resource_type, acl.resource_name, acl.pattern_type
+
+
+def _in_answer(acl: Acl) -> tuple[Any, ...]:
+    """The image has no order: each controller, and each of its processes, would answer in another one."""
+    return *_pattern(acl), acl.principal, acl.host, acl.operation, acl.permission_type
 
 
 def _deletion_response(call: Call, results: Iterable[DeletedAcls]) -> Any:

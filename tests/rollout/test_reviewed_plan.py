@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.rollout.engine.reviewed import _SCRYPT, KIND, VERSION, _digest, _slow
+from migrator.rollout.engine.reviewed import _SCRYPT, KIND, VERSION, _digest, _of_files, _slow
 from migrator.rollout.journal.journal import Event, read_journal
 from migrator.rollout.ports import LockHolder
 from tests.rollout.support.model_files import SECRET
@@ -33,6 +33,12 @@ def test_each_guess_of_a_file_takes_16_mib() -> None:
     with pytest.raises(ValueError, match="memory limit exceeded"):
         hashlib.scrypt(b"guess", salt=b"salt", dklen=32, maxmem=16 << 20, **_SCRYPT)
     assert _slow("guess", "salt") == hashlib.scrypt(b"guess", salt=b"salt", dklen=32, **_SCRYPT).hex()
+
+
+def test_files_that_are_not_there_now_are_named_in_the_order_of_the_plan() -> None:
+    names = [f"broker-{number}" for number in range(10)]
+    said = list(_of_files({name: {} for name in names}, {}, ()))
+    assert [text.partition(":")[0] for text in said] == names
 
 
 def edit_file(desk: Desk, plan: Path) -> None:

@@ -102,12 +102,12 @@ def _waiting(delta: ImageDelta, told: Told) -> Work[Mapping[Uuid, int]]:
     topics."""
     before, after = delta.before.topics.by_id, delta.after.topics.by_id
     waiting, turn = dict(told.waiting), Turn()  # thousands may wait: only changed ones are visited
-    for topic_id in delta.changes.topics:
-        if topic_id not in after:
+    for topic_id in in_order(delta.changes.topics):  # LeaderAndIsr names them in this order later
+        if topic_id is not None and topic_id not in after:
             waiting.pop(topic_id, None)
-        elif topic_id not in before:
+        elif topic_id is not None and topic_id not in before:
             waiting[topic_id] = delta.after.provenance.offset
-        if turn.is_over():
+        if topic_id is None or turn.is_over():
             yield
     return waiting
 

@@ -54,6 +54,11 @@ def quota_name(key: QuotaKey) -> str | None:
             return None
 
 
+def quota_text(key: QuotaKey) -> str:
+    """The quota entity of a message, the same in each process. It sorts entities that have no `quota_name`."""
+    return f"quota entity {sorted(map(repr, key))}"
+
+
 def quota_entities(name: str) -> tuple[QuotaEntity, ...]:
     """The entity of a config of a user, client, user's client or ip, by its canonical name, in the order that Kafka
     records it.

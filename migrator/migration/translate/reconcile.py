@@ -289,12 +289,15 @@ def _clients(
     zookeeper: ZkSource, target: Target, parents: Parents, *, only: str | None = None
 ) -> Iterator[EntityWrite]:
     wanted: dict[str, QuotaKey] = {}
+    homeless: list[str] = []
     for key in {*target.image.quotas, *(names.user_key(scram.user) for scram in target.image.scram)}:
         name = names.quota_name(key)
         if name is not None:
             wanted[name] = key
         elif only is None:
-            target.report(f"quota entity {sorted(map(repr, key))}", "ZooKeeper has no place for it")
+            homeless.append(names.quota_text(key))
+    for text in sorted(homeless):
+        target.report(text, "ZooKeeper has no place for it")
     for name, znodes in _configs(zookeeper, target, wanted, source.client_configs, only):
         config = target.client_config(wanted[name]) if name in wanted else {}
         if not same_client_config(name, source.held(znodes), config):

@@ -198,7 +198,7 @@ def _clients(before: MetadataImage, target: Target, changes: Changes) -> Steps:
         if turn.is_over():
             yield None
     held = Target(before, passwords=target.passwords, controller_epoch=target.controller_epoch)
-    for key in in_order(keys, key=lambda entities: names.quota_name(entities) or ""):
+    for key in in_order(keys, key=lambda entities: names.quota_name(entities) or names.quota_text(entities)):
         if key is None or turn.is_over():
             yield None
         if key is None:
@@ -208,7 +208,7 @@ def _clients(before: MetadataImage, target: Target, changes: Changes) -> Steps:
         if old == new:
             continue
         if name is None:
-            target.report(f"quota entity {sorted(map(repr, key))}", "ZooKeeper has no place for it")
+            target.report(names.quota_text(key), "ZooKeeper has no place for it")
             continue
         yield config_write(name, target.encode_config(new), exists=bool(old), others=target.spellings.get(name, ()))
 

@@ -243,8 +243,9 @@ def _of_inventory(reviewed: Mapping[str, Any], now: Mapping[str, Any]) -> Iterat
 
 
 def _of_files(before: Mapping[str, Any], after: Mapping[str, Any], known: Collection[str]) -> Iterator[str]:
-    for name in before.keys() - after.keys():
-        yield f"{name}: in the reviewed plan, and not there now"
+    for name in before:
+        if name not in after:
+            yield f"{name}: in the reviewed plan, and not there now"
     for name, file in after.items():
         where = f"{name} on {file['host']}: {file['path']}"
         if name not in before:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 from collections.abc import Container, Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import TypeVar
 
 import pytest
@@ -387,6 +388,16 @@ def test_a_topic_deleted_and_made_again_is_deleted_first_and_waits_for_zookeeper
     released = complete(plan_released(delta.after, CONFIRMED, plan.told, delta.after.provenance.offset))
     assert [told_of(request) for request in requests(released, 0)] == [[("one", 0)]]
     assert released.told == Told({})
+
+
+def test_topics_that_waited_are_named_in_the_order_of_their_ids() -> None:
+    ids = [small_uuid(100 + number) for number in range(10)]
+    records = [(rec.TopicRecord(topic_id.hex(), topic_id), partition(topic_id, 0, 0)) for topic_id in ids]
+    delta = change(BASE, *chain.from_iterable(records))
+    told = complete(plan_delta(delta, CONFIRMED, NOTHING_OPEN)).told
+    (request,) = requests(complete(plan_released(delta.after, CONFIRMED, told, delta.after.provenance.offset)), 0)
+    assert not isinstance(request, StopReplica)
+    assert [part.topic.topic_id for part in request.topics] == sorted(ids)
 
 
 def test_a_topic_deleted_while_it_waits_is_forgotten() -> None:

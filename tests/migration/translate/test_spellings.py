@@ -118,6 +118,18 @@ class TestConfigs:
         apply(zookeeper, reconcile(zookeeper, target(image)))
         assert configs(zookeeper) == {"/config/ips/::1": {"connection_creation_rate": "5"}}
 
+    def test_quotas_without_a_znode_are_reported_in_the_order_of_their_texts(self) -> None:
+        keys = [frozenset([QuotaEntity("user", name), QuotaEntity("ip", "1.2.3.4")]) for name in "abcdefghij"]
+        image = replace(EMPTY_IMAGE, quotas=Map({key: Map({"request_percentage": 1.0}) for key in keys}))
+        reported: list[str] = []
+        goal = Target(image, passwords=PASSWORDS, controller_epoch=1, report=lambda path, _: reported.append(path))
+        changes = changes_between(EMPTY_IMAGE, image)
+        for writes in (reconcile(empty_cluster(), goal), delta_writes(EMPTY_IMAGE, goal, changes)):
+            reported.clear()
+            assert not list(writes)
+            assert len(reported) == len(keys)
+            assert reported == sorted(reported)
+
     def test_a_broker_whose_id_begins_with_a_zero(self) -> None:
         image = copied(with_znodes({"/config/brokers/01": config(a="1"), "/config/brokers/1": config()}))
         assert dict(image.configs) == {ConfigResource(ConfigResourceType.BROKER, "1"): {"a": "1"}}
