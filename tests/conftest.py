@@ -114,12 +114,12 @@ def zookeeper(zookeeper_server: str) -> Iterator[ZooKeeperSpace]:
     try:
         client.create(space.chroot)
         yield space
-        _remove(client, space.chroot)
+        remove_below(client, space.chroot)
     finally:
         disconnect(client)
 
 
-def _remove(client: KazooClient, path: str) -> None:
+def remove_below(client: KazooClient, path: str) -> None:
     """All below a path, which kazoo's own way asks for and deletes one after the other, waiting for each answer."""
     found = level = [path]
     while level:

@@ -31,6 +31,7 @@ from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 Tell = Callable[[str], None]
+ReadZooKeeper = Callable[[SessionOptions, Sequence[ControllerFile], Tell], ZooKeeperFacts]
 
 
 @value
@@ -50,10 +51,22 @@ class PreflightRequest:
     """Whether to look at this machine only, and neither at ZooKeeper nor at brokers."""
 
 
-def gather(request: PreflightRequest, tell: Tell) -> Evidence:
+def read_zookeeper(options: SessionOptions, controllers: Sequence[ControllerFile], tell: Tell) -> ZooKeeperFacts:
+    """Read the whole tree in a session of its own.
+
+    :raises MigratorError: ZooKeeper does not answer, or holds no cluster.
+    """
+    tell(f"reading ZooKeeper {options.hosts}")
+    encoder = password_encoder(controllers[0].settings) if controllers else PasswordEncoder(None, os.urandom)
+    with ZooKeeperSession(options) as session:
+        return ZooKeeperReading(session, encoder, tell).facts()
+
+
+def gather(request: PreflightRequest, tell: Tell, read: ReadZooKeeper = read_zookeeper) -> Evidence:
     """Look at everything. A source that cannot be read is named in `Evidence.unknown`.
 
     :param tell: is called with sentences about the progress.
+    :param read: reads ZooKeeper.
     """
     files = FileGatherer()
     tell("reading property files")
@@ -63,7 +76,7 @@ def gather(request: PreflightRequest, tell: Tell) -> Evidence:
     unknown = files.unknown
     zookeeper = no_cluster = None
     try:
-        zookeeper = None if request.here else _zookeeper(_options(request, controllers), controllers, tell)
+        zookeeper = None if request.here else read(_options(request, controllers), controllers, tell)
     except NoClusterError as error:
         no_cluster = Trouble(error.where, error.what, error.remedy)
     except OperatorError as error:
@@ -96,10 +109,3 @@ def _options(request: PreflightRequest, controllers: Sequence[ControllerFile]) -
     if hosts is None:
         raise OperatorError("no ZooKeeper is named", where="--zookeeper", remedy="Give --zookeeper HOSTS")
     return options_from(controllers[0].settings, hosts) if controllers else SessionOptions(hosts)
-
-
-def _zookeeper(options: SessionOptions, controllers: Sequence[ControllerFile], tell: Tell) -> ZooKeeperFacts:
-    tell(f"reading ZooKeeper {options.hosts}")
-    encoder = password_encoder(controllers[0].settings) if controllers else PasswordEncoder(None, os.urandom)
-    with ZooKeeperSession(options) as session:
-        return ZooKeeperReading(session, encoder, tell).facts()

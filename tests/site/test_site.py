@@ -140,6 +140,7 @@ def test_each_figure_of_the_readme_stands_on_a_page_that_its_row_links() -> None
         assert [figure for figure in figures if figure not in texts] == [], row
 
 
+@pytest.mark.lane("test-all")  # a browser
 @pytest.mark.parametrize("view", SCREENS, ids=str)
 def test_a_page_fits_the_window_and_asks_no_other_host(site: Path, tab: Browser, view: View) -> None:
     for name in ("index", "configuration", "walks/vote"):
@@ -168,6 +169,7 @@ new Promise((resolve, reject) => {
 """
 
 
+@pytest.mark.lane("test-all")  # a browser
 @pytest.mark.parametrize(("word", "page"), [("M212", "checks.html"), ("claim whose quorum is gone", "migration.html")])
 def test_the_search_finds_a_page_that_was_opened_from_a_disk(site: Path, tab: Browser, word: str, page: str) -> None:
     tab.look(SCREENS[-1])

@@ -18,7 +18,7 @@ from migrator.migration.machine.states import State
 from migrator.parts.certificates import Authority
 from migrator.parts.processes import free_port
 from tests.patience import PATIENCE_SECONDS
-from tests.preflight.support.ready_cluster import BROKERS, CONTROLLER, ReadyCluster
+from tests.preflight.support.ready_cluster import BROKERS, CONTROLLER, ReadyCluster, ReadyZooKeeper
 
 WAITS = State.WAITING_FOR_BROKERS.value
 POLL_SECONDS = 0.05
@@ -32,7 +32,7 @@ class World:
     """What all mistakes share, and none of them changes."""
 
     def __init__(self, client: KazooClient, hosts: str, directory: Path, broker_port: int) -> None:
-        self.cluster = ReadyCluster(client, hosts, directory, broker_port, broker_port)
+        self.cluster = ReadyCluster(ReadyZooKeeper(client, hosts, broker_port), directory, broker_port, broker_port)
         self.hosts = hosts
         self.server, _, self.chroot = hosts.partition("/")
         self.running = ControllerProcess(CONTROLLER, directory / "running", self.controller())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -22,8 +22,8 @@ from migrator.parts.processes import free_port
 from migrator.preflight.asking import VERSION_WITH_IDS
 from migrator.preflight.check import Concerns, PreflightReport, run_checks
 from migrator.preflight.checks.brokers import ADD_PARTITIONS_TO_TXN
-from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
-from migrator.preflight.gather import PreflightRequest, gather
+from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, ControllerFile, Evidence, ZooKeeperFacts
+from migrator.preflight.gather import PreflightRequest, Tell, gather, read_zookeeper
 from migrator.preflight.lost_states import Partition, Reported
 from migrator.preflight.phases import START, MigrationPhase
 from migrator.preflight.table import CHECKS
@@ -40,6 +40,7 @@ from migrator.wire.schemas import (
     build,
     response_type,
 )
+from migrator.zookeeper.session import SessionOptions
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode, encode_broker
 from migrator.zookeeper.znodes.controller import ControllerClaim, encode_controller
@@ -111,14 +112,57 @@ def answering_broker(add_partitions_to_txn: int, fetch: int) -> Iterator[int]:
         yield port
 
 
+class ReadyZooKeeper:
+    """The znodes of the cluster. Tests share them until one asks for `client`, so that it may change them: filling a
+    chroot and reading it took most of the time of tests that break a file."""
+
+    def __init__(self, client: KazooClient, hosts: str, broker_port: int) -> None:
+        self.hosts = hosts
+        self._client = client
+        self._facts: list[tuple[object, ZooKeeperFacts]] = []
+        fill(client, FillOptions(CLUSTER_ID, BROKERS, QUIET_TOPICS, wall_ms(), ENCODER_SECRET))
+        client.create(paths.CONTROLLER, encode_controller(ControllerClaim(1, wall_ms())))
+        for broker_id in BROKERS:
+            client.create(paths.broker(broker_id), _registration(broker_port))
+        self.is_as_filled = True
+
+    @property
+    def client(self) -> KazooClient:
+        self.is_as_filled = False
+        return self._client
+
+    def read(self, options: SessionOptions, controllers: Sequence[ControllerFile], tell: Tell) -> ZooKeeperFacts:
+        """What `read_zookeeper` reads. Znodes that nobody changes are read once for each session and encoder."""
+        if not self.is_as_filled or not controllers:
+            return read_zookeeper(options, controllers, tell)
+        settings, secret = controllers[0].settings, controllers[0].settings.password_encoder_secret
+        encoder = (settings.password_encoder_keyfactory_algorithm, settings.password_encoder_cipher_algorithm)
+        numbers = (settings.password_encoder_key_length, settings.password_encoder_iterations)
+        asked = (options, None if secret is None else secret.reveal(), encoder, numbers)
+        for before, facts in self._facts:
+            if before == asked:
+                return facts
+        self._facts.append((asked, read_zookeeper(options, controllers, tell)))
+        return self._facts[-1][1]
+
+
+def _registration(
+    port: int,
+    listener: str = "PLAINTEXT",
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+    timestamp_ms: int | None = None,
+) -> bytes:
+    stamp = wall_ms() if timestamp_ms is None else timestamp_ms
+    endpoint = Endpoint(listener, "127.0.0.1", port, protocol)
+    return encode_broker(BrokerRegistrationZnode(5, (endpoint,), "127.0.0.1", port, -1, stamp))
+
+
 class ReadyCluster:
     """Clean until a test breaks it. ``controllers`` and ``brokers`` are the keys of the property files."""
 
-    def __init__(
-        self, client: KazooClient, hosts: str, directory: Path, broker_port: int, old_broker_port: int
-    ) -> None:
-        self.client = client
-        self.hosts = hosts
+    def __init__(self, zookeeper: ReadyZooKeeper, directory: Path, broker_port: int, old_broker_port: int) -> None:
+        self.zookeeper = zookeeper
+        self.hosts = hosts = zookeeper.hosts
         self.directory = directory
         self.broker_port = broker_port
         self.old_broker_port = old_broker_port
@@ -127,10 +171,6 @@ class ReadyCluster:
         self.undo: list[Callable[[], object]] = [KNOWN.clear, KNOWN_IDS.clear]
         self.see: Callable[[Evidence], Evidence] = lambda evidence: evidence
         """Puts into the evidence what a machine cannot be brought to."""
-        fill(client, FillOptions(CLUSTER_ID, BROKERS, QUIET_TOPICS, wall_ms(), ENCODER_SECRET))
-        client.create(paths.CONTROLLER, encode_controller(ControllerClaim(1, wall_ms())))
-        for broker_id in BROKERS:
-            self.register(broker_id)
         ports = {CONTROLLER: free_port()}
         self.controllers = [
             controller_properties(CONTROLLER, ports)
@@ -140,16 +180,13 @@ class ReadyCluster:
         self.brokers = [self._broker(broker_id) for broker_id in BROKERS]
         self.format(self.controllers[0])
 
+    @property
+    def client(self) -> KazooClient:
+        return self.zookeeper.client
+
     def register(self, broker_id: int, **changes: Any) -> None:
         """Write the registration of a broker; persistent, so that it needs no session."""
-        port = changes.pop("port", self.broker_port)
-        name = changes.pop("listener", "PLAINTEXT")
-        protocol = changes.pop("protocol", SecurityProtocol.PLAINTEXT)
-        stamp = changes.pop("timestamp_ms", wall_ms())
-        registration = BrokerRegistrationZnode(
-            5, (Endpoint(name, "127.0.0.1", port, protocol),), "127.0.0.1", port, -1, stamp
-        )
-        self.put(paths.broker(broker_id), encode_broker(registration))
+        self.put(paths.broker(broker_id), _registration(**{"port": self.broker_port} | changes))
 
     def put(self, path: str, data: bytes | dict[str, Any]) -> None:
         """Create or overwrite a znode."""
@@ -195,7 +232,9 @@ class ReadyCluster:
         )
 
     def report(self, concerns: Concerns = Concerns.OURS, before: MigrationPhase = START) -> PreflightReport:
-        return run_checks(CHECKS, self.see(gather(self.request(), lambda _: None)), concerns, before)
+        return run_checks(
+            CHECKS, self.see(gather(self.request(), lambda _: None, self.zookeeper.read)), concerns, before
+        )
 
     def _write(self, name: str, keys: dict[str, str]) -> Path:
         path = self.directory / f"{name}.properties"
