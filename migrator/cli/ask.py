@@ -1,4 +1,7 @@
-"""`migrator ask`."""
+"""`migrator ask`: options and their checks; `ask_run` does the rest.
+
+Options that contradict each other are refused before Spark is imported. The command only reads.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`migrator close-way-back`."""
+"""`migrator close-way-back`: after the end, lets the controllers accept changes that ZooKeeper mode does not have.
+
+It says what becomes impossible, asks twice, and sends the order to the active controller
+(docs/adr/0063-the-way-back-is-kept-open.md).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`migrator controller`."""
+"""`migrator controller`: runs one controller in this process until a signal.
+
+It sets up what the whole process shares (signals, limits, garbage collector), then calls `migrator.node.node.run_node`.
+Exit code 3 says that ZooKeeper lacks changes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The options that name a controller, and the controllers that are found with them."""
+"""The options that name a controller (``-c``, ``--server``, ``--command-config``), and the controllers that are found
+with them.
+
+Commands with orders or questions take `controller_options`, and get a `ControllerAt` as their first argument.
+"""
 
 from __future__ import annotations
 

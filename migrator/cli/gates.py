@@ -1,4 +1,8 @@
-"""`migrator gates`."""
+"""`migrator gates`: lists what still prevents the end, a rollback or a reopening.
+
+It asks the active controller, and prints each gate with a remedy. It changes nothing. Property files of brokers are
+read here, because the controller cannot see them.
+"""
 
 from __future__ import annotations
 

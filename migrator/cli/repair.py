@@ -1,4 +1,7 @@
-"""`migrator repair`."""
+"""`migrator repair partition-states`: shows the states that can be restored, asks, and writes them.
+
+`migrator.preflight.repair` does the work. With ``--dry-run`` nothing is written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`migrator rollout`: the whole migration from one inventory."""
+"""`migrator rollout`: the whole migration from one inventory.
+
+Each command opens the inventory (`site`), takes journal and lock where it needs them, and calls `migrator.rollout`.
+Nothing is decided here. A signal lets the run end after its step, a second one ends it at once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`migrator quorum unregister`: removes the registration of a broker that is gone for good."""
+"""`migrator quorum unregister`: removes the registration of a broker that is gone for good.
+
+It looks at the quorum first and refuses a broker that serves, then sends one request with the login of the property
+file. It also works with Kafka's controllers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Follows a quorum for commands that show it continuously: the status of the present leader."""
+"""Follows a quorum for commands that show it continuously: the status of the present leader.
+
+`status --watch` and `top` call `every_status`. When the leader changes or goes away, all controllers are asked again.
+It ends only with its task.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Settings of ZooKeeper's client in ``KAFKA_OPTS``: Kafka's nodes use them, this program does not."""
+"""Warns of settings of ZooKeeper's client in ``KAFKA_OPTS``: Kafka's nodes use them, this program does not.
+
+The checks of a property file call `java_options`. A setting that a key of this program replaces gives no warning. No
+value is shown, because some are passwords.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""AllocateProducerIds. Source: Kafka's ``ProducerIdControlManager``."""
+"""AllocateProducerIds: gives a broker its next block of producer ids. Pure.
+
+`migrator.apis.brokers` calls it. A block is never assigned twice, also after a change of the leader, because the next
+id is in the image. Source: Kafka's ``ProducerIdControlManager``.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""AssignReplicasToDirs (KIP-858): a broker reports the log directory of each of its replicas.
+"""AssignReplicasToDirs (KIP-858): a broker reports the log directory of each of its replicas. Pure.
 
-Source: Kafka's ``ReplicationControlManager.handleAssignReplicasToDirs``.
+`migrator.apis.brokers` calls it. The answer has an error or none for each replica. A replica in a directory that is not
+online leaves its ISR. Source: Kafka's ``ReplicationControlManager.handleAssignReplicasToDirs``.
 """
 
 from __future__ import annotations

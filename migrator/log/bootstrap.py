@@ -1,6 +1,7 @@
 """``bootstrap.checkpoint``: the records that the first leader of a new quorum appends.
 
-The file is a snapshot with its own name. Source: ``org.apache.kafka.metadata.bootstrap.BootstrapDirectory``.
+Formatting writes the file, and a node reads it at its start. It is a snapshot with its own name, and its records are in
+no log until a leader appends them. Source: ``org.apache.kafka.metadata.bootstrap.BootstrapDirectory``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The rule by which the oldest snapshot, and the log that only it needs, is removed.
+"""The rule by which the oldest snapshot, and the log that only it needs, is removed. Pure.
 
-Source: ``kafka.raft.KafkaMetadataLog.maybeClean``, KIP-630.
+The log and the snapshotter ask it. The newest snapshot always stays. Records that a proof still needs are kept beyond
+the limits, but not without bound. Source: ``kafka.raft.KafkaMetadataLog.maybeClean``, KIP-630.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Pieces of work on the event loop, each of which ends with an event for the coordinator, or with nothing."""
+"""Pieces of work on the event loop, each of which ends with an event for the coordinator, or with nothing.
+
+The executors start all their work here. One thread waits for ZooKeeper, so blocking calls keep their order. Work that
+raises has a defect, and stops the process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What follows the image at the log's end change by change, such as the index: a change may take it several turns."""
+"""Passes the changes of the image at the log's end to a follower, such as the index, one after the other.
+
+`metadata` calls it for each applied batch. A large change takes several turns of the event loop, and later changes wait
+for it. While it lags, the follower is not of the same image.
+"""
 
 from __future__ import annotations
 

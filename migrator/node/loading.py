@@ -1,4 +1,8 @@
-"""What a node that applies its log has in hand: the progress of loading the disk, and the batch that it decodes."""
+"""The progress of loading the disk, and the batch that is being decoded, on a node that applies its log.
+
+`metadata` counts here what it has read, and the status shows it. A batch of a stock leader may have 10,000 records: it
+is decoded in parts, so no turn of the event loop takes long.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Runs the periodic tasks of the active controller, for one leader epoch."""
+"""Runs the periodic tasks of the active controller, for one leader epoch.
+
+`Leadership` starts it and cancels it at the end of the epoch. `migrator.controller.schedule` says which task is due;
+each is a write like any other.
+"""
 
 from __future__ import annotations
 

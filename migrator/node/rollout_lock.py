@@ -1,4 +1,8 @@
-"""The lock of `migrator rollout` in the quorum, for operators who reach the leader."""
+"""The lock of `migrator rollout` in the quorum, for operators who reach the leader.
+
+`status_source` calls it. Comparing and writing is one decision, so of two rollouts one wins. The lock is a record: it
+survives changes of the leader.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The operator's order to close the way back from a finished migration (ADR 63)."""
+"""The operator's order to close the way back from a finished migration (ADR 63).
+
+`status_source` calls it on the leader. The order is in the journal before it is carried out, and committed when the
+call returns.
+"""
 
 from __future__ import annotations
 

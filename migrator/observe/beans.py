@@ -1,4 +1,8 @@
-"""The figures in the form of Kafka's JMX beans, for tools that poll beans: Kafka's names and attributes."""
+"""The figures in the form of Kafka's JMX beans, for tools that poll beans.
+
+The metrics endpoint serves them. Names and attributes are Kafka's; the values are those of the same reading as in
+Prometheus.
+"""
 
 from __future__ import annotations
 

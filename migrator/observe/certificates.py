@@ -1,4 +1,8 @@
-"""The certificates that a controller uses, and when they end, for the metrics and the alerts."""
+"""The certificates that a controller uses, and when they end, for the metrics and the alerts.
+
+Listeners and clients note each load in a `CertificateBook`, also a changed file that could not be used. Threads may
+read it at any time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Failed logins and the ends of certificates for the metrics endpoint, in every role of the controller."""
+"""Failed logins and the ends of certificates for the metrics endpoint.
+
+A scrape reads the two books that listeners and clients fill. Every controller has these metrics, in every role.
+"""
 
 from __future__ import annotations
 

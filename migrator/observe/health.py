@@ -1,4 +1,8 @@
-"""A controller's answer to a load balancer: one line, and whether it is alive and ready."""
+"""A controller's answer to a load balancer: one line, and whether it is alive and ready. Pure.
+
+The metrics endpoint asks for a `NodeHealth`. Alive means that the event loop turns; ready means that the node has
+caught up with the quorum.
+"""
 
 from __future__ import annotations
 

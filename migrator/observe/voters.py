@@ -1,4 +1,8 @@
-"""Voters, wanted voters, and the way there, as operators see them."""
+"""Voters, wanted voters, and the way there, as values for operators.
+
+The node makes them, the gRPC service carries them, and `migrator quorum` shows them. They refer to no state of the
+node.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Settings with which a ZooKeeper server authenticates its clients: TLS, SASL DIGEST-MD5, or both.
 
+`EmbeddedZooKeeper` takes them as options; each gives lines of the server's files. With TLS there is no port in clear.
 Source: ZooKeeper's administrator's guide (``secureClientPort``, ``ssl.*``, ``authProvider.*``,
 ``sessionRequireClientSASLAuth``) and ``DigestLoginModule``.
 """

@@ -1,4 +1,8 @@
-"""Which check matters in which phase of a migration: one table, read by `check.run_checks` and `reference`. Pure."""
+"""Which check matters in which phase of a migration: one table. Pure.
+
+`check.run_checks` leaves out checks that have no meaning any more, and docs/checks.md shows the table. Each check has
+exactly one span.
+"""
 
 from __future__ import annotations
 

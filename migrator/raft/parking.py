@@ -1,4 +1,8 @@
-"""Fetches that found nothing new and wait for it (KIP-595's long poll)."""
+"""Fetches that found nothing new and wait for it (KIP-595's long poll).
+
+A leader parks a fetch, takes all when there are new records or a new high watermark, and takes the due ones at their
+deadline. Each fetch is taken once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The arithmetic of majorities and of log comparison; pure functions, tested on their own."""
+"""The arithmetic of majorities and of log comparison: pure functions, tested on their own.
+
+Elections, replication and recovery call them. An unknown end counts as nothing, so a missing answer never helps a
+majority.
+"""
 
 from __future__ import annotations
 

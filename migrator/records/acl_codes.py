@@ -1,5 +1,6 @@
 """Kafka's numbers for access control: resource types, patterns, operations, permissions.
 
+Records, requests and the authorizer use these enums. The numbers are on disk and on the wire, so they never change.
 Source: ``ResourceType``, ``PatternType``, ``AclOperation``, ``AclPermissionType`` in ``org.apache.kafka.common``.
 """
 

@@ -1,4 +1,7 @@
-"""Times of the migration from those of a rehearsal. Pure; docs/rehearse.md explains the model."""
+"""Forecasts the times of a migration from those of a rehearsal. Pure; docs/rehearse.md explains the model.
+
+`rehearse` calls `forecast` at its end. Each estimate has a possible error; a time that was not measured gives None.
+"""
 
 from __future__ import annotations
 

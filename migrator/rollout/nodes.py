@@ -1,4 +1,8 @@
-"""The machines and processes of a rollout, as the inventory names them."""
+"""The machines and processes of a rollout, as the inventory names them. Values only.
+
+The inventory makes them, and all rooms of a rollout use them. A node is one process on one host; its name is unique in
+the inventory.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""The release of Kafka that takes over: which of our data it can read, and which keys its property file may have.
-Pure."""
+"""The release of Kafka that takes over: which of our data it can read, and which keys its property file may have. Pure.
+
+Hand-over, inventory and plans ask a `TargetRelease`. A release that cannot read this quorum's log is refused when it is
+parsed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`migrator.observe.voters` <-> voters.proto."""
+"""`migrator.observe.voters` <-> voters.proto.
+
+The client and the service of the voters call it. Each pair of functions is the inverse of the other; a kind that this
+version does not know is a `ValueError`.
+"""
 
 from __future__ import annotations
 

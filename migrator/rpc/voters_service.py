@@ -1,4 +1,8 @@
-"""The operator's gRPC service about the voters of the quorum."""
+"""The operator's gRPC service about the voters of the quorum.
+
+The server calls `VotersService`, which decodes, calls the node's `VoterSource` and encodes. The doorkeeper has already
+checked who calls. A refusal ends only that call.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""One comparison with its consequences: the report to the active controller, the repair, and a second comparison."""
+"""One comparison with its consequences: the report to the active controller, the repair, and a second comparison.
+
+`verify` runs a `VerifyJob` once or again and again. A repair happens only if ``repair`` agrees, and then everything is
+compared anew.
+"""
 
 from __future__ import annotations
 

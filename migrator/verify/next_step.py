@@ -1,4 +1,7 @@
-"""The next step after a verdict: one sentence, and the command to type."""
+"""The next step after a verdict: one sentence, and the command to type. Pure.
+
+Output and page show it. The command has the operator's own options, so that it can be copied.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reports a verdict to the active controller, which may require one before the end of the migration."""
+"""Reports a verdict to the active controller, which may require one before the end of the migration.
+
+`job` calls `begin` before a comparison and `report` after it. The controller accepts a verdict only if it led all the
+time: otherwise the comparison may be of another leader's time.
+"""
 
 from __future__ import annotations
 

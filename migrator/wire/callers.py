@@ -1,4 +1,8 @@
-"""The port through which a listener learns the rights of its callers before it works on a request."""
+"""The port through which a listener learns the rights of its callers before it works on a request.
+
+A node implements `Callers` (`migrator.node.access.callers`). A listener asks it for each request: who calls, must the
+request wait, and how many elements may it have. Limits bound the memory that one request can take.
+"""
 
 from __future__ import annotations
 

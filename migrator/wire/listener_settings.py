@@ -1,4 +1,8 @@
-"""The addresses and the security of controllers' and brokers' listeners, from a property file's settings."""
+"""The addresses and the security of controllers' and brokers' listeners, from a property file's settings.
+
+Node, tools and preflight call it, so all see the same listener. A key that cannot be used is an `OperatorError` before
+a socket opens.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""One Kafka client per peer, at the peer's present address."""
+"""One Kafka client per peer, at the peer's present address.
+
+Transports and tasks of a node share `PeerClients`. The address is looked up before each use, so a peer that has moved
+gets a new connection. The number of connections is bounded.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Kafka's KafkaPrincipal: the name of an authenticated peer, and its bytes in an Envelope (KIP-590)."""
+"""Kafka's KafkaPrincipal: the name of an authenticated peer, and its bytes in an Envelope (KIP-590).
+
+Listeners make it, and authorization compares its text with rules. Bytes from a broker are decoded strictly: anything
+unexpected is a `PeerError`.
+"""
 
 from __future__ import annotations
 

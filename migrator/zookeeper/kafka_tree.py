@@ -1,4 +1,8 @@
-"""Lists the znodes of Kafka, without those of other software, and writes them as lines of JSON for their removal."""
+"""Lists the znodes of Kafka, without those of other software, and writes them as lines of JSON for their removal.
+
+The last step of a rollout and the drill use it. A line holds everything that is needed to create the znode again. A
+deletion applies only to the version that was listed.
+"""
 
 from __future__ import annotations
 

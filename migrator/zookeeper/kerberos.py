@@ -1,4 +1,7 @@
-"""The client's side of SASL GSSAPI (RFC 4752) with the package ``gssapi``, which is not installed by default."""
+"""The client's side of SASL GSSAPI (RFC 4752) with the package ``gssapi``, which is not installed by default.
+
+`logins` makes a `Gssapi` for each connection. It offers no security layer, as ZooKeeper's own client.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Repeats a request after lost connections, for a bounded time."""
+"""Repeats a request after lost connections, for a bounded time.
+
+Bulk reading and removal call it. It is only for requests that may happen twice. Any other error, and the end of the
+session, ends it at once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Records the times of events that must go on, and finds the longest pause."""
+"""Records the times of events that must go on, and finds the longest pause.
+
+Clients of the drill note each acknowledged record or commit. A pause that lasts at the end counts, too.
+"""
 
 from __future__ import annotations
 

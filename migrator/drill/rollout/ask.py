@@ -1,4 +1,8 @@
-"""``python -m migrator.drill.rollout.ask SOCKET ACTION NAME [WORDS...]``: how an executor reaches `Services`."""
+"""``python -m migrator.drill.rollout.ask SOCKET ACTION NAME [WORDS...]``: how an executor reaches `Services`.
+
+The drill's inventory has it as its commands. It sends one action to the drill's process and ends with the answer's exit
+code; it ends, too, when the drill ends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The rollback from each state, and the checks afterwards. Source: Kafka's migration guide, KIP-866."""
+"""The rollback from each state, and the checks afterwards. Source: Kafka's migration guide, KIP-866.
+
+`steps` calls `roll_back`. At the end ZooKeeper must hold the metadata, a broker must be the controller, and the old
+quorum, started once more, must claim nothing.
+"""
 
 from __future__ import annotations
 

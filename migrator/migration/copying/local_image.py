@@ -1,4 +1,8 @@
-"""Reads the image at an offset from a log directory while its owner writes there: nothing is locked or repaired."""
+"""Reads the image at an offset from a log directory while its owner writes there.
+
+A worker process of the controller calls `load_image`, so the image does not cross the process border. Nothing is locked
+or repaired; a batch that is just being written is not read.
+"""
 
 from __future__ import annotations
 

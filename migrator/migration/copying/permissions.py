@@ -1,4 +1,8 @@
-"""Lists the existing znodes that a migration creates, sets and deletes: our identity needs these permissions."""
+"""Lists the existing znodes that a migration creates, sets and deletes, and tests our permissions on them.
+
+The worker tests them before the claim, and preflight before the migration. The operations are tried in multis that
+fail, so nothing changes.
+"""
 
 from __future__ import annotations
 

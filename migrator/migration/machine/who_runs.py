@@ -1,5 +1,9 @@
-"""Which nodes are missing, as the driver judges it: while it waits, right before the claim, and right before the copy
-is committed."""
+"""Decides which nodes are missing: while the driver waits, right before the claim, and right before the copy is
+committed. Pure.
+
+The driver's interpretation of events calls it. A node that is missing, or of which that is unknown, stops the way to
+the claim.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The unit of writing to ZooKeeper: one entity with all of its operations."""
+"""The unit of writing to ZooKeeper: one entity (a topic, a config, ...) with all of its operations.
+
+Reconcile, write-behind and rollback make `EntityWrite` values. The operations of one entity are in order and lead to
+the image's content. Its name can be parsed again, so that a repair can read the entity anew.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Names the entities of ZooKeeper that a change of the image touches, as `reconcile.repair` takes them. Pure."""
+"""Names the entities of ZooKeeper that a change of the image touches, as `reconcile.repair` takes them. Pure.
+
+The coordinator asks it after a takeover: only these entities differ from ZooKeeper. It names too many rather than too
+few, and None where it cannot know.
+"""
 
 from __future__ import annotations
 

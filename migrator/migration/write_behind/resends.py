@@ -1,4 +1,8 @@
-"""Decides when a multi is sent again after a lost connection. Pure."""
+"""Decides when a multi is sent again after a lost connection. Pure.
+
+`core` counts losses here. The first repetition is sent at once, later ones after a growing wait. A large operation that
+has broken the connection several times is reported, because ZooKeeper may close the connection on its size.
+"""
 
 from __future__ import annotations
 

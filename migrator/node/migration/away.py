@@ -1,4 +1,7 @@
-"""Logs that ZooKeeper is out of reach: one sentence a minute, with hosts and duration."""
+"""Logs that ZooKeeper is out of reach: one sentence a minute, with hosts and duration.
+
+The migration runs `keep_telling` as a task. A short change of servers is not reported. It decides nothing else.
+"""
 
 from __future__ import annotations
 

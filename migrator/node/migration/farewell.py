@@ -1,4 +1,8 @@
-"""The last log line of a controller that stops: whether ZooKeeper has everything, to the controller's knowledge."""
+"""The last log line of a controller that stops: whether ZooKeeper has everything, to the controller's knowledge. Pure.
+
+`status` makes a `Farewell` from what is known at the end. It never says that ZooKeeper has everything unless this node
+knows it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Consensus over gRPC with our own nodes, and over the Kafka protocol with stock voters in the same quorum."""
+"""Consensus over gRPC with our own nodes, and over the Kafka protocol with stock voters in the same quorum.
+
+`transports` makes it with ``migrator.grpc.voters``. A request that one transport could not deliver goes over the other
+at once, because a restart may have changed the voter's program.
+"""
 
 from __future__ import annotations
 

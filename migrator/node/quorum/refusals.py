@@ -1,5 +1,7 @@
-"""Notes appends that this node's log has refused, so that the process's log and the status say why a voter does not
-follow."""
+"""Notes appends that this node's log has refused, so that log and status say why a voter does not follow.
+
+The runner calls it for each append. A repetition of the same refusal is logged once.
+"""
 
 from __future__ import annotations
 

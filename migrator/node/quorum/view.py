@@ -1,4 +1,8 @@
-"""The answers of the quorum's gRPC service beside consensus."""
+"""The answers of the quorum's gRPC service beside consensus: description, addresses, digests of the image.
+
+`migrator.rpc.quorum_service` calls `NodeQuorumView`. It reads the node's state and changes only what this node knows of
+addresses.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Lines over time, for the charts of pages. Pure: percent of the plot, not pixels."""
+"""Lines over time, for the charts of pages. Pure: percent of the plot, not pixels.
+
+Pages of `verify` and of a rollout call `series`. A long series is thinned, and keeps the worst point of each stretch.
+"""
 
 from __future__ import annotations
 

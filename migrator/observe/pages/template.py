@@ -1,4 +1,7 @@
-"""The templates of pages: they escape everything that comes from a cluster, and write invisible characters in ASCII."""
+"""The templates of pages: they escape everything that comes from a cluster, and write invisible characters in ASCII.
+
+Every HTML page is made by `template` and saved by `write`. A page loads nothing from outside.
+"""
 
 from __future__ import annotations
 

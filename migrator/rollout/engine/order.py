@@ -1,4 +1,7 @@
-"""Decides which step comes next: nodes that are down before nodes that serve, and the leader last. Pure."""
+"""Decides which step comes next: nodes that are down before nodes that serve, and the leader last. Pure.
+
+`apply` asks it before each step, with a new look. A step under way always comes first. Phases never mix.
+"""
 
 from __future__ import annotations
 

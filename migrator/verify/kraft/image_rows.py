@@ -1,4 +1,8 @@
-"""The KRaft side: image -> canonical rows."""
+"""The KRaft side: image -> canonical rows. Pure.
+
+Workers and the second reading call it. A row is (kind, entity, field, value), as on ZooKeeper's side. Resources that
+ZooKeeper cannot hold give no row.
+"""
 
 from __future__ import annotations
 

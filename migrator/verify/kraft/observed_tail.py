@@ -1,4 +1,8 @@
-"""The log that a comparison follows: from a controller's directory, or fetched from running controllers."""
+"""The log that a comparison follows: from a controller's directory, or fetched from running controllers.
+
+`verify` calls `metadata_tail` once and advances it. Only committed records are fetched, into files of this process;
+nothing is written to a controller.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The comparison: a full outer join of both sides' canonical rows, in Spark.
 
-Only counts and a bounded number of differences reach the driver.
+`verify` calls `compare`. Each source is read once. Only counts and a bounded number of differences reach the driver.
+Which values count as equal is in one table of rules.
 """
 
 from __future__ import annotations

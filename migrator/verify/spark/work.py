@@ -1,4 +1,8 @@
-"""The progress of Spark, for a display."""
+"""The progress of Spark, for a display.
+
+`verify` shows a `WorkMeter`'s figures while Spark works. It may be asked from any thread, and a session that ends gives
+no error.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reads values in ZooKeeper's encoding (jute) from its files: big-endian, strings and buffers after their length."""
+"""Reads values in ZooKeeper's encoding (jute) from its files: big-endian, strings and buffers after their length.
+
+The readers of snapshots and logs move a `Cursor` over a file. A value beyond the end raises, and the reader turns this
+into a `DamagedFileError` with file and position.
+"""
 
 from __future__ import annotations
 

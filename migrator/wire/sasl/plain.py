@@ -1,4 +1,8 @@
-"""SASL PLAIN (RFC 4616). Source of the wording: Kafka's ``PlainSaslServer``."""
+"""SASL PLAIN (RFC 4616), both sides. Source of the wording: Kafka's ``PlainSaslServer``.
+
+`server` and `login` use it as an exchange. A refusal does not say whether the user or the password was wrong, and
+comparing takes the same time for both.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""``/delegation_token/tokens/<id>``. Source: ``DelegationTokenManagerZk``.
+"""``/delegation_token/tokens/<id>``: tokens, without their HMAC. Pure.
 
-The token's HMAC is not stored. Every broker computes it with ``delegation.token.secret.key``.
+Copy, reconcile and `verify` decode with it. Every broker computes the HMAC with ``delegation.token.secret.key``, so the
+secret must be the same everywhere. A token that brokers could not read is a `ZnodeError`. Source:
+``DelegationTokenManagerZk``.
 """
 
 from __future__ import annotations

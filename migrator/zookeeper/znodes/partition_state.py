@@ -1,6 +1,8 @@
-"""``/brokers/topics/<topic>/partitions/<partition>/state``. Source: ``kafka.zk.TopicPartitionStateZNode``.
+"""``/brokers/topics/<topic>/partitions/<partition>/state``: leader, ISR and epochs of a partition. Pure.
 
-The partition epoch is not in the data: it is the data version of the znode.
+Copy, reconcile, checks and `verify` decode with it. The partition epoch is not in the data: it is the data version of
+the znode. There are hundreds of thousands, so the usual form has a fast path. Source:
+``kafka.zk.TopicPartitionStateZNode``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""``/latest_producer_id_block``. Source: ``kafka.zk.ProducerIdBlockZNode``."""
+"""``/latest_producer_id_block``: the block of producer ids that was assigned last. Pure.
+
+Copy, write-behind and `verify` use it. An id that was handed out must never be handed out again, so data that does not
+decode is a `ZnodeError`. Source: ``kafka.zk.ProducerIdBlockZNode``.
+"""
 
 from __future__ import annotations
 

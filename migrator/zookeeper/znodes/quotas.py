@@ -1,6 +1,8 @@
-"""Quota values as text in the configs of users, clients and ips.
+"""Quota values as text in the configs of users, clients and ips. Pure.
 
-Source: ``QuotaConfigs`` (types), ``ZkConfigMigrationClient.writeClientQuotas`` (rounding).
+Codecs of configs call it. Brokers in ZooKeeper mode do not start with a text that they cannot parse, so an encoded
+value is always in their form. Source: ``QuotaConfigs`` (types), ``ZkConfigMigrationClient.writeClientQuotas``
+(rounding).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""SCRAM credentials in ``/config/users/<user>``, which share the znode with the user's quotas.
+"""SCRAM credentials in ``/config/users/<user>``, which share the znode with the user's quotas. Pure.
 
-Source: ``ScramCredentialUtils``. Values are secrets, and messages do not quote them.
+The codec of entities calls it. Values are secrets, and messages do not quote them. Quotas and credentials of a user are
+joined and split here, so writing one never loses the other. Source: ``ScramCredentialUtils``.
 """
 
 from __future__ import annotations
