@@ -18,6 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from migrator.drill.cluster import ClusterOptions
+from tests.bench import turns
 from tests.bench.figures import Result, table, to_json
 from tests.bench.migration import BenchOptions, run
 from tests.bench.peers import PEERS
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0 when every peer got through all phases."""
     given = _parser().parse_args(arguments)
     console = Console(stderr=True)
+    if given.turns:
+        turns.watch(given.turns)
     if given.pieces:
         from tests.bench.pieces import run_pieces  # noqa: PLC0415 - imports much that the rest does not need
 
@@ -62,6 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _write(given.json, to_json(results, setting, ROLL_FIGURES))
     else:
         results = asyncio.run(_migrations(given, console))
+        console.print(*(turns.longest(given.turns) if given.turns else ()), sep="\n", markup=False, highlight=False)
         caption = f"{given.partitions:,} partitions, {given.controllers} controllers, 3 brokers, {cores} cores"
         shown.print(table(results, caption))
         _write(given.json, to_json(results, setting | {"partitions": given.partitions}))
@@ -157,6 +161,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--reassign", action="store_true", help="three voters become three others under writes")
     parser.add_argument("--kraft", action="store_true", help="a broker goes, the leader dies, without ZooKeeper")
     parser.add_argument("--lines", type=Path, default=KRAFT, help="where --kraft notes its rows, and what it has them")
+    parser.add_argument("--turns", type=Path, help="note the long turns of controllers' event loops there, with stacks")
     parser.add_argument("--only", help="of the pieces, those whose name contains this")
     return parser
 

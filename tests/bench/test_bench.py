@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,7 @@ from tests.bench.propagation import METADATA, METADATA_VERSION, REAL_CHANGES, me
 from tests.bench.quiet_broker import head_of
 from tests.bench.reassignments import REASSIGNMENT_FIGURES, longest_pause_ms
 from tests.bench.rolls import ROLL_FIGURES
+from tests.bench.turns import longest, watch
 from tests.drill.support.control_requests import (
     CONTROLLER,
     INCREMENTAL,
@@ -132,3 +135,33 @@ async def test_a_topic_is_known_when_the_last_broker_names_it() -> None:
 )
 def test_a_pause_is_between_two_acknowledgements_or_since_the_beginning(times: list[float], pause_ms: float) -> None:
     assert longest_pause_ms(times, 2.0, 3.0) == pytest.approx(pause_ms)
+
+
+SLOW = """
+import asyncio, time
+
+def spin():
+    until = time.thread_time() + 0.3
+    while time.thread_time() < until:
+        pass
+
+async def main():
+    asyncio.get_running_loop().call_soon(spin)
+    await asyncio.sleep(0.01)
+
+asyncio.run(main())
+"""
+
+
+def test_the_longest_turn_of_a_controller_is_noted_with_its_stack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setenv("MIGRATOR_BENCH_TURNS", "")
+    watch(tmp_path / "turns")
+    (tmp_path / "slow.py").write_text(SLOW)
+    for argument in ("controller", "status"):
+        subprocess.run([sys.executable, tmp_path / "slow.py", argument], check=True)
+    (turn,) = longest(tmp_path / "turns")
+    assert int(turn.split()[0]) >= 300
+    assert " spin < " in turn
