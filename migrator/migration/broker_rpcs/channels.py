@@ -27,7 +27,7 @@ from migrator.migration.broker_rpcs.requests import Addressed
 from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint
 from migrator.supervision import OnError, OnFailure, Supervisor, TaskKind
-from migrator.turns import in_turns
+from migrator.turns import Turn, give_back, in_turns
 from migrator.values import value
 from migrator.wire.decode import decode_body
 from migrator.wire.legacy.encode import RequestEncoder
@@ -375,6 +375,7 @@ class _Channel:
                 self._on_answer(answered)
             elif queued.receipt is not None:
                 queued.receipt.answered()
+            await forget(chunks)
             return
 
     async def _read(self, request: LegacyRequest, answer_type: Any, frame: bytearray, offset: int) -> Answered:
@@ -393,6 +394,14 @@ class _Channel:
 async def _in_slices(parts: Iterable[bytes]) -> list[bytes]:
     """Collect an encoder's parts, and give the event loop a turn between any two."""
     return [part async for part in in_turns(parts)]
+
+
+async def forget(chunks: list[bytes]) -> None:
+    """Free a request that was sent, in turns: 100 MB at once took 100 ms of processor time."""
+    turn = Turn()
+    while chunks:
+        if turn.is_over(size=len(chunks.pop())):
+            await give_back()
 
 
 def _partition_errors(answer: Any) -> Iterable[ErrorCode]:

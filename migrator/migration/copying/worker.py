@@ -28,7 +28,8 @@ from migrator.clock import wall_ms
 from migrator.errors import InvariantViolation, MigratorError
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.migration.copying.compare import ReconcileEnd, WriteChunk, compare
-from migrator.migration.copying.local_image import bytes_to_load, load_image
+from migrator.migration.copying.local_image import OnBytes, bytes_to_load, load_image
+from migrator.migration.copying.local_image import ignore as nothing
 from migrator.migration.copying.permissions import forbidden_to
 from migrator.migration.copying.reading import Copy, CopyBatch, CopyEnd, Decoded, decode_all
 from migrator.migration.machine.progress import REPORT_SECONDS, Meter, MeteredSource, Working, WorkPhase
@@ -148,10 +149,10 @@ def _load(task: CompareTask, meter: Meter, known: MetadataImage) -> MetadataImag
     return load_image(task.directory, task.at, meter.did, known)
 
 
-def loaded_ahead(order: LoadAhead, known: MetadataImage) -> MetadataImage:
+def loaded_ahead(order: LoadAhead, known: MetadataImage, on_bytes: OnBytes = nothing) -> MetadataImage:
     """The image of the order; the known one when the log cannot be read, which the next task reports."""
     try:
-        return load_image(order.directory, order.at, known=known)
+        return load_image(order.directory, order.at, on_bytes, known)
     except MigratorError:
         return known
 
@@ -200,9 +201,9 @@ def main(pipe: Connection) -> None:
     gc.disable()
     try:
         pipe.send(Up())
-        known = EMPTY_IMAGE
+        known, meter = EMPTY_IMAGE, Meter(lambda working: _tell_waiting(pipe, working), time.monotonic)
         while isinstance(order := pipe.recv(), LoadAhead):
-            known = loaded_ahead(order, known)
+            known = loaded_ahead(order, known, meter.did)
         task, tools = order
         for message in results(task, tools, pipe.send, known):
             pipe.send(message)
@@ -212,6 +213,12 @@ def main(pipe: Connection) -> None:
         _tell(pipe, WorkerFailure(str(error), expected=not isinstance(error, InvariantViolation)))
     except Exception as error:  # noqa: BLE001 - the top of a process: its parent has to hear of everything
         _tell(pipe, WorkerFailure(f"{type(error).__name__}: {error}", expected=False))
+
+
+def _tell_waiting(pipe: Connection, working: Working) -> None:
+    """Report the progress of a loading in advance if a task waits for its end; before that nobody reads."""
+    if pipe.poll():
+        pipe.send(working)
 
 
 def _end_with_parent() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,10 +13,11 @@ from kio.schema.errors import ErrorCode
 
 from migrator.image.model import BrokerRegistration
 from migrator.migration.broker_rpcs import channels as rpc_channels
-from migrator.migration.broker_rpcs.channels import EVERYTHING, LEADERS, Answered, BrokerChannels
+from migrator.migration.broker_rpcs.channels import EVERYTHING, LEADERS, Answered, BrokerChannels, forget
 from migrator.migration.broker_rpcs.requests import Addressed
 from migrator.raft.transport import TransportError
 from migrator.records.metadata import Endpoint
+from migrator.turns import TURN_BYTES
 from migrator.wire.encode import encode_entity
 from migrator.wire.legacy.encode import RequestEncoder
 from migrator.wire.legacy.messages import (
@@ -217,3 +219,13 @@ async def test_a_queue_that_grows_too_long_is_thrown_away_and_asked_for_anew(
     assert rig.channels.queued == {1: 0}
     rig.send(1, UPDATE, LEAD, replaces=EVERYTHING)
     assert rig.channels.queued == {1: 2}
+
+
+async def test_a_request_that_was_sent_is_freed_in_turns() -> None:
+    chunks, left = 8 * [bytes(TURN_BYTES // 2)], [8]
+    freeing = asyncio.create_task(forget(chunks))
+    while not freeing.done():
+        await asyncio.sleep(0)
+        left.append(len(chunks))
+    assert left[-1] == 0
+    assert all(before - after <= 2 for before, after in pairwise(left))
