@@ -30,12 +30,13 @@ EXAMPLES = 5
 
 @value
 class ReopenFacts:
-    """The facts that a leader knows. ``migrating``: by voter, whether its migration flag is on; None for no answer.
-    ``stock``: the voters that are Kafka's own. ``outdated``: the voters of a release that does not know a reopened
-    migration. ``standing`` and ``running`` (who has a znode in ``/brokers/ids``): None when ZooKeeper could not be
-    read, for ``away``. ``too_large``: paths of the znodes that ZooKeeper would refuse. ``forbidden``: what our identity
-    may not do there, in sentences."""
+    """The facts that a leader knows. ``cluster_id``: of this quorum. ``migrating``: by voter, whether its migration
+    flag is on; None for no answer. ``stock``: the voters that are Kafka's own. ``outdated``: the voters of a release
+    that does not know a reopened migration. ``standing`` and ``running`` (who has a znode in ``/brokers/ids``): None
+    when ZooKeeper could not be read, for ``away``. ``too_large``: paths of the znodes that ZooKeeper would refuse.
+    ``forbidden``: what our identity may not do there, in sentences."""
 
+    cluster_id: str
     image: MetadataImage
     public: PublicState
     migrating: Mapping[int, bool | None]
@@ -135,7 +136,8 @@ def _zookeeper(facts: ReopenFacts) -> Gate:
         "zookeeper",
         _of_zookeeper(facts),
         "ZooKeeper is of this cluster, and nobody uses it" + (note if unproved else ""),
-        "Stop every broker that was started in ZooKeeper mode. If ZooKeeper has lost its content, 'migrator reopen "
+        "Correct zookeeper.connect if it leads to another cluster. Stop every broker that was started in ZooKeeper "
+        "mode. If ZooKeeper has lost its content, 'migrator reopen "
         "--into-empty-zookeeper' writes /cluster/id and /controller_epoch first",
     )
 
@@ -148,6 +150,8 @@ def _of_zookeeper(facts: ReopenFacts) -> Iterator[str]:
     if standing.fault is not None:
         yield f"{standing.fault.where}: {standing.fault.what}"
         return
+    if standing.cluster_id != facts.cluster_id:
+        yield f"{paths.CLUSTER_ID} is {standing.cluster_id}, and this quorum is of cluster {facts.cluster_id}"
     if standing.view.epoch is None:
         yield f"{paths.CONTROLLER_EPOCH} is missing"
     holder = standing.view.controller

@@ -11,7 +11,8 @@ from immutables import Map
 from migrator.config.checks import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from migrator.controller.given_up import QUORUM
 from migrator.controller.way_back import KEY
-from migrator.image.model import EMPTY_IMAGE, Acl, ConfigResource, FeaturesImage, MetadataImage
+from migrator.errors import OperatorError
+from migrator.image.model import EMPTY_IMAGE, Acl, ConfigResource, DelegationToken, FeaturesImage, MetadataImage
 from migrator.migration.broker_file_gates import broker_file_gates
 from migrator.migration.machine.guards import MarkEvidence
 from migrator.migration.machine.states import PublicState
@@ -21,11 +22,12 @@ from migrator.records.metadata import ConfigResourceType, FeatureRange, ZkMigrat
 from migrator.records.uuid import Uuid
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.migration import MigrationState
-from tests.migration.support.builders import CRC, broker, cluster, controller, standing
+from tests.migration.support.builders import CLUSTER_ID, CRC, broker, cluster, controller, standing
 
 MARK = MigrationState(3001, 5, 1000, 4, CRC)
 OURS = ControllerClaim(3001, 0, 5)
 TOPIC, BROKER, GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, 32
+TOKEN = DelegationToken("a/b", "User:alice", "User:alice", (), 1, 2, 3)
 KNOWS_4_0 = (FeatureRange("metadata.version", 1, 22),)
 
 
@@ -40,6 +42,7 @@ def image(**changes: object) -> MetadataImage:
 
 
 FINE = ReopenFacts(
+    CLUSTER_ID,
     image(),
     PublicState.FINISHED,
     {3001: True, 3002: True},
@@ -68,6 +71,11 @@ def with_acl(name: str) -> ReopenFacts:
     return replace(FINE, image=image(acls=Map({Uuid(bytes(16)): acl})))
 
 
+def with_fault(error: OperatorError) -> ReopenFacts:
+    assert FINE.standing is not None
+    return replace(FINE, standing=replace(FINE.standing, fault=error))
+
+
 def seen(**changes: object) -> ReopenFacts:
     return replace(FINE, standing=standing(**{"controller": OURS, "mark": MARK, "mark_in_log": 4, **changes}))  # type: ignore[arg-type]
 
@@ -90,6 +98,8 @@ OBSTACLES: tuple[tuple[str, ReopenFacts, str], ...] = (
     ("sizes", replace(FINE, too_large=frozenset({"/brokers/topics/t"})), r"1 \(/brokers/topics/t\)"),
     ("permissions", replace(FINE, forbidden=("/config: our identity x may not set it",)), r"refuses: 1 \(/config: our"),
     ("zookeeper", replace(FINE, standing=None, away="connection refused"), "cannot be read: connection refused"),
+    ("zookeeper", with_fault(OperatorError("it does not decode", where="/migration")), "/migration: it does"),
+    ("zookeeper", replace(FINE, cluster_id="another"), f"/cluster/id is {CLUSTER_ID}, and .* of cluster another"),
     ("zookeeper", seen(epoch=None), "/controller_epoch is missing"),
     ("zookeeper", seen(controller=ControllerClaim(7, 0)), "held by broker 7"),
     ("zookeeper", replace(FINE, running=frozenset({1, 2})), "in ZooKeeper mode: brokers 1, 2"),
@@ -106,7 +116,9 @@ OBSTACLES: tuple[tuple[str, ReopenFacts, str], ...] = (
     ("configs", with_configs(BROKER, "3001", num_io_threads="8"), "configs of controllers.*3001"),
     ("configs", with_configs(BROKER, "+03001", num_io_threads="8"), "configs of controllers.*03001"),
     ("configs", with_configs(TOPIC, "tiered", remote_log_copy_disable="true"), "topics with .*tiered"),
+    ("configs", with_configs(TOPIC, "tiered", remote_log_delete_on_disable="true"), "topics with .*tiered"),
     ("names", with_acl("a/b"), r"ACLs .*: 1 \(a/b\)"),
+    ("names", replace(FINE, image=image(tokens=Map({"a/b": TOKEN}))), r"delegation tokens .*: 1 \(a/b\)"),
     ("brokers", with_brokers(4, newest=20), "broker 4: no release that has metadata.version 21"),
     ("brokers", with_brokers(4, newest=25, oldest=7), "broker 4: of Kafka 4, which has no ZooKeeper mode"),
 )

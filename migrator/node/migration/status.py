@@ -228,6 +228,7 @@ class MigrationInsight:
         except MigratorError as error:
             away = str(error)
         return ReopenFacts(
+            self._core.cluster_id,
             image,
             self.driver.public,
             ready(answers),
