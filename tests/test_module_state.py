@@ -36,9 +36,8 @@ NEEDS_KERBEROS = "zookeeper/kerberos.py"
 """Its library is an extra."""
 CACHES = frozenset(
     (
-        "observe.pages.template.template", "records.fastpath._tagged_ids",
-        "records.primitives.decode_ids", "records.primitives.decode_uuids", "records.primitives.encode_ids",
-        "records.primitives.encode_uuids", "records.schema._field_codec", "records.schema.compiled",
+        "observe.pages.template.template", "records.primitives._id_list",
+        "records.schema._field_codec", "records.schema.compiled",
         "rpc.identity.read_certificate", "wire.decode._entity_reader", "wire.encode._entity_writer",
         "wire.schemas._behind_correlation",
         "wire.schemas._plan", "wire.schemas.part_type", "wire.schemas.request_type", "wire.schemas.response_type",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import crc32c
 
-from migrator.records.codec import DECODE_ERRORS, decode_at
+from migrator.records.codec import DECODE_ERRORS, PREFIX_SIZE, decode_at, reader_of
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.metadata import MetadataRecord
 from migrator.records.primitives import encode_zigzag, read_zigzag
@@ -45,6 +45,8 @@ _SMALL = 1 << 13
 _ZIGZAG = tuple(encode_zigzag(number) for number in range(_SMALL))
 _KEYLESS = tuple(b"\0\0" + index + NO_KEY for index in _ZIGZAG)
 """The bytes of a record without a key between its size and the size of its value, by its index in the batch."""
+_NO_SHAPE = (NO_KEY, NO_KEY, 0, 0, 0, 0)
+"""No record begins like this: a size is not negative."""
 
 
 def _zigzag(number: int) -> bytes:
@@ -134,15 +136,11 @@ class Batch:
 
     def iter_records(self) -> Iterator[tuple[MetadataRecord, int]]:
         """Like `records`, one after the other: a batch of a stock leader may hold 10,000 of them."""
-        buffer = bytes(self.data)
-        for start, end in self._values(buffer):
-            yield decode_at(buffer, start, end)
+        return ((record, version) for record, version, _ in self._decoded())
 
     def sized_records(self) -> Iterator[tuple[MetadataRecord, int]]:
         """Every metadata record with the number of its bytes, one after the other; errors as `records`."""
-        buffer = bytes(self.data)
-        for start, end in self._values(buffer):
-            yield decode_at(buffer, start, end)[0], end - start
+        return ((record, size) for record, _, size in self._decoded())
 
     def contents(self) -> Iterator[bytes]:
         """Every metadata record, not decoded.
@@ -154,12 +152,49 @@ class Batch:
             yield buffer[start:end]
 
     def _values(self, buffer: bytes) -> Iterator[tuple[int, int]]:
+        self._refuse_control()
+        for key, start, end in _walk(buffer, self.header):
+            _refuse_key(key, start)
+            yield start, end
+
+    def _decoded(self) -> Iterator[tuple[MetadataRecord, int, int]]:
+        """Each metadata record, its version, and the number of its bytes.
+
+        Most records begin as the one before: sizes, type and version are the same. These bytes are compared, and not
+        read again.
+        """
+        self._refuse_control()
+        buffer, position = bytes(self.data), HEADER_SIZE
+        starts_with = buffer.startswith
+        sizes, then, middle_at, then_at, start_at, end_at = _NO_SHAPE
+        for index in range(self.header.count):
+            if (
+                index < _SMALL
+                and starts_with(sizes, position)
+                and starts_with(_KEYLESS[index], position + middle_at)
+                and starts_with(then, position + then_at)
+            ):
+                start, end = position + start_at, position + end_at
+            else:
+                key, start, end = _bounds(buffer, self.header, position, index)
+                _refuse_key(key, start)
+                reader, version = reader_of(buffer, start, end)
+                sizes, then, middle_at, then_at, start_at, end_at = _shape(buffer, position, index, start, end)
+            try:
+                record, read_to = reader(buffer, start + PREFIX_SIZE)
+                is_sound = read_to == end and buffer[end] == 0
+            except DECODE_ERRORS:
+                is_sound = False
+            if not is_sound:  # one of the two says why
+                _bounds(buffer, self.header, position, index)
+                decode_at(buffer, start, end)
+            yield record, version, end - start
+            position = end + 1
+        _refuse_rest(buffer, self.header, position)
+
+    def _refuse_control(self) -> None:
         if self.header.is_control:
             raise CorruptRecordsError(f"the batch at offset {self.header.base_offset} holds control records")
-        for key, start, end in _walk(buffer, self.header):
-            if key is not None:
-                raise CorruptRecordsError("a metadata record has a key", start)
-            yield start, end
 
 
 Bounds = tuple[int, int]
@@ -168,25 +203,46 @@ Bounds = tuple[int, int]
 
 def _walk(buffer: bytes, header: BatchHeader) -> Iterator[tuple[Bounds | None, int, int]]:
     """Bounds of each record's key, then start and end of its value."""
+    position = HEADER_SIZE
+    for index in range(header.count):
+        yield (bounds := _bounds(buffer, header, position, index))
+        position = bounds[2] + 1
+    _refuse_rest(buffer, header, position)
+
+
+def _bounds(buffer: bytes, header: BatchHeader, position: int, index: int) -> tuple[Bounds | None, int, int]:
+    """The bounds of one record's key, None without one; then start and end of its value."""
     if header.attributes & COMPRESSION_MASK:
         raise CorruptRecordsError(f"the batch at offset {header.base_offset} is compressed, which KRaft never does")
-    position = HEADER_SIZE
     try:
-        for index in range(header.count):
-            size, start = read_zigzag(buffer, position)
-            usual = _KEYLESS[index] if index < _SMALL else b""
-            if usual and buffer.startswith(usual, start):
-                key, value_at = None, start + len(usual)
-            else:
-                key, value_at = _key_bounds(buffer, start, index)
-            value_size, value_start = read_zigzag(buffer, value_at)
-            end = value_start + value_size
-            if value_size <= 0 or end + 1 != start + size or buffer[end] != 0:
-                raise CorruptRecordsError("a record is not laid out as KRaft writes it", position)
-            yield key, value_start, end
-            position = end + 1
+        size, start = read_zigzag(buffer, position)
+        key, value_at = _key_bounds(buffer, start, index)
+        value_size, value_start = read_zigzag(buffer, value_at)
+        end = value_start + value_size
+        is_sound = value_size > 0 and end + 1 == start + size and buffer[end] == 0
     except DECODE_ERRORS as error:
         raise CorruptRecordsError(f"the batch at offset {header.base_offset} ends within a record", position) from error
+    if not is_sound:
+        raise CorruptRecordsError("a record is not laid out as KRaft writes it", position)
+    return key, value_start, end
+
+
+def _shape(buffer: bytes, position: int, index: int, start: int, end: int) -> tuple[bytes, bytes, int, int, int, int]:
+    """Of a record without a key: the bytes before its index, those behind it up to the version, and four distances from
+    its beginning. The index of a later record may be longer: then the bytes behind it do not fit, because it ends with
+    another byte than the size of a value begins with."""
+    _, middle = read_zigzag(buffer, position)
+    behind = middle + len(_zigzag(index)) + len(b"\0\0" + NO_KEY)
+    bounds = middle - position, behind - position, start - position, end - position
+    return buffer[position:middle], buffer[behind : start + PREFIX_SIZE], *bounds
+
+
+def _refuse_key(key: Bounds | None, start: int) -> None:
+    if key is not None:
+        raise CorruptRecordsError("a metadata record has a key", start)
+
+
+def _refuse_rest(buffer: bytes, header: BatchHeader, position: int) -> None:
     if position != len(buffer):
         raise CorruptRecordsError(f"the batch at offset {header.base_offset} does not end with its records", position)
 

@@ -143,10 +143,7 @@ def decode_at(buffer: bytes, start: int, end: int) -> tuple[m.MetadataRecord, in
 
     :raises CorruptRecordsError: as `decode`; positions count from the start of the buffer.
     """
-    known = _READERS.get(buffer[start : start + PREFIX_SIZE])
-    if known is None or end - start < PREFIX_SIZE:
-        raise CorruptRecordsError(_why_unknown(buffer[start:end][:PREFIX_SIZE]), start)
-    reader, version = known
+    reader, version = reader_of(buffer, start, end)
     try:
         record, position = reader(buffer, start + PREFIX_SIZE)
     except DECODE_ERRORS as error:
@@ -154,6 +151,17 @@ def decode_at(buffer: bytes, start: int, end: int) -> tuple[m.MetadataRecord, in
     if position != end:
         raise CorruptRecordsError(f"{type(record).__name__} is {position - end:+} bytes off its length", start)
     return record, version
+
+
+def reader_of(buffer: bytes, start: int, end: int) -> tuple[Reader, int]:
+    """The function that reads the body of a record, and the record's version.
+
+    :raises CorruptRecordsError: type or version are unknown.
+    """
+    known = _READERS.get(buffer[start : start + PREFIX_SIZE])
+    if known is None or end - start < PREFIX_SIZE:
+        raise CorruptRecordsError(_why_unknown(buffer[start:end][:PREFIX_SIZE]), start)
+    return known
 
 
 def to_json(record: m.MetadataRecord, version: int) -> dict[str, Any]:

@@ -25,4 +25,4 @@ def check_batch(batch: Batch) -> list[MetadataRecord]:
         control_records(batch)
         voters_records(batch)
         return []
-    return [record for record, _ in batch.iter_records()]
+    return [record for record, _ in batch.sized_records()]

@@ -7,12 +7,12 @@ generic codec: unusual lengths, tagged fields of partitions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from struct import Struct
+from struct import error as struct_error
+from typing import Any
 
 from migrator.records import metadata as m
 from migrator.records.primitives import (
-    ID_LISTS_CACHED,
     Reader,
     Writer,
     decode_ids,
@@ -22,7 +22,7 @@ from migrator.records.primitives import (
     encode_uvarint,
     read_ids,
     read_string,
-    read_uuids,
+    remembered,
     write_string,
     write_uuid,
 )
@@ -131,55 +131,50 @@ def _short_ids(buffer: bytes, position: int) -> tuple[tuple[int, ...], int]:
     return decode_ids(buffer[position + 1 : end]), end
 
 
-def _short_uuids(buffer: bytes, position: int) -> tuple[tuple[Uuid, ...], int]:
-    length = buffer[position]
-    if length not in _ONE_BYTE_LENGTHS:
-        return read_uuids(buffer, position)
-    end = position + 16 * length - 15
-    return decode_uuids(buffer[position + 1 : end]), end
+def _usual_partition(replicas: int, isr: int, version: int) -> Struct:
+    """A partition without a reassignment, by the bytes that give the lengths of its lists."""
+    directories = f"B{16 * replicas - 16}s" if version >= _DIRECTORIES_SINCE else "0s0s"
+    return Struct(f">i16sx{4 * replicas - 4}sx{4 * isr - 4}s2siii{directories}B")
 
 
 def _partition_reader(version: int) -> Reader:
     generic = compiled(_LAYOUT[m.PartitionRecord], version).read
-    unpack_start, unpack_epochs = _ID_AND_TOPIC.unpack_from, _EPOCHS.unpack_from
-    build = m.PartitionRecord
+    build, layouts = m.PartitionRecord, dict[int, tuple[Callable[..., tuple[Any, ...]], int]]()
 
     def read(buffer: bytes, start: int) -> tuple[m.PartitionRecord, int]:
-        partition_id, topic_id = unpack_start(buffer, start)
-        replicas, position = _short_ids(buffer, start + 20)
-        same_end = 2 * position - start - 20
-        if buffer[start + 20 : position] == buffer[position:same_end]:
-            isr, position = replicas, same_end
-        else:
-            isr, position = _short_ids(buffer, position)
-        removing: tuple[int, ...] = ()
-        adding: tuple[int, ...] = ()
-        if buffer[position : position + 2] == _TWO_EMPTY:
-            position += 2
-        else:
-            removing, position = _short_ids(buffer, position)
-            adding, position = _short_ids(buffer, position)
-        leader, leader_epoch, partition_epoch = unpack_epochs(buffer, position)
-        position += 12
-        directories: tuple[Uuid, ...] = ()
-        if version >= _DIRECTORIES_SINCE:
-            directories, position = _short_uuids(buffer, position)
-        if buffer[position] != 0:
+        count = buffer[start + 20]
+        isr_count = buffer[start + 17 + 4 * count]
+        layout = layouts.get(count << 8 | isr_count)
+        if layout is None:
+            if not (count in _ONE_BYTE_LENGTHS and isr_count in _ONE_BYTE_LENGTHS):
+                return generic(buffer, start)
+            usual = _usual_partition(count, isr_count, version)
+            layout = layouts[count << 8 | isr_count] = usual.unpack_from, usual.size
+        unpack_from, size = layout
+        try:
+            (
+                partition_id, topic_id, replicas, isr, no_others, leader, leader_epoch, partition_epoch,
+                directory_count, directories, tags,
+            ) = unpack_from(buffer, start)  # fmt: skip
+        except struct_error:  # the record is shorter, and the last one
             return generic(buffer, start)
+        if no_others != _TWO_EMPTY or tags or directory_count not in (count, b""):
+            return generic(buffer, start)
+        ids = decode_ids(replicas)
         record = build(
             partition_id,
             topic_id,
-            replicas,
-            isr,
-            removing,
-            adding,
+            ids,
+            ids if isr == replicas else decode_ids(isr),
+            (),
+            (),
             leader,
             0,
             leader_epoch,
             partition_epoch,
-            directories,
+            decode_uuids(directories) if directories else (),
         )
-        return record, position + 1
+        return record, start + size
 
     return read
 
@@ -188,8 +183,9 @@ def _tagged(tag: int, content: bytes) -> bytes:
     return encode_uvarint(tag) + encode_uvarint(len(content)) + content
 
 
-@lru_cache(maxsize=ID_LISTS_CACHED)
-def _tagged_ids(tag: int, ids: tuple[int, ...]) -> bytes:
+@remembered
+def _tagged_ids(tag_and_ids: tuple[int, tuple[int, ...]]) -> bytes:
+    tag, ids = tag_and_ids
     return _tagged(tag, encode_ids(ids))
 
 
@@ -207,15 +203,15 @@ def _partition_change_writer(head: bytes, version: int) -> Writer:
             return head + generic(record)
         tags = []
         if record.isr is not None:
-            tags.append(_tagged_ids(0, record.isr))
+            tags.append(_tagged_ids((0, record.isr)))
         if record.leader != m.NO_LEADER_CHANGE:
             tags.append(_TAG_LEADER + int32(record.leader))
         if record.replicas is not None:
-            tags.append(_tagged_ids(2, record.replicas))
+            tags.append(_tagged_ids((2, record.replicas)))
         if record.removing_replicas is not None:
-            tags.append(_tagged_ids(3, record.removing_replicas))
+            tags.append(_tagged_ids((3, record.removing_replicas)))
         if record.adding_replicas is not None:
-            tags.append(_tagged_ids(4, record.adding_replicas))
+            tags.append(_tagged_ids((4, record.adding_replicas)))
         if record.leader_recovery_state != m.NO_RECOVERY_CHANGE:
             tags.append(_TAG_RECOVERY + record.leader_recovery_state.to_bytes(1, "big", signed=True))
         if record.directories is not None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 from migrator.records.errors import CorruptRecordsError, TooLongError
 from migrator.records.uuid import Uuid
 from migrator.values import value
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 Writer = Callable[[Any], bytes]
@@ -150,17 +153,43 @@ def write_uuid(uuid: Uuid) -> bytes:
     return uuid
 
 
-@lru_cache(maxsize=ID_LISTS_CACHED)
+class _Memory(dict[K, V]):
+    """What a function gave."""
+
+    __slots__ = ("_of",)
+
+    def __init__(self, of: Callable[[K], V]) -> None:
+        self._of = of
+
+    def __missing__(self, key: K) -> V:
+        if len(self) >= ID_LISTS_CACHED:
+            self.clear()
+        made = self[key] = self._of(key)
+        return made
+
+
+def remembered(of: Callable[[K], V]) -> Callable[[K], V]:
+    """The function, which remembers `ID_LISTS_CACHED` results and then forgets all: where lists seldom repeat, an
+    `lru_cache` takes as long as the decoding of a record."""
+    return _Memory(of).__getitem__
+
+
+@remembered
 def encode_ids(ids: tuple[int, ...]) -> bytes:
     """Compact array of int32."""
     return encode_uvarint(len(ids) + 1) + struct.pack(f">{len(ids)}i", *ids)
 
 
-@lru_cache(maxsize=ID_LISTS_CACHED)
+@remembered
 def decode_ids(raw: bytes) -> tuple[int, ...]:
     """The numbers of an int32 array without its length. Equal lists share one tuple, which saves most of an image's
     memory: there are far more partitions than different assignments."""
-    return struct.unpack(f">{len(raw) // 4}i", raw)
+    return _id_list(len(raw) // 4).unpack(raw)
+
+
+@cache
+def _id_list(count: int) -> struct.Struct:
+    return struct.Struct(f">{count}i")
 
 
 def read_ids(buffer: bytes, position: int) -> tuple[tuple[int, ...], int]:
@@ -169,16 +198,22 @@ def read_ids(buffer: bytes, position: int) -> tuple[tuple[int, ...], int]:
     return decode_ids(_take(buffer, position, 4 * count)), position + 4 * count
 
 
-@lru_cache(maxsize=ID_LISTS_CACHED)
+@remembered
 def encode_uuids(uuids: tuple[Uuid, ...]) -> bytes:
     """Compact array of Uuids."""
     return encode_uvarint(len(uuids) + 1) + b"".join(map(write_uuid, uuids))
 
 
-@lru_cache(maxsize=ID_LISTS_CACHED)
+@remembered
 def decode_uuids(raw: bytes) -> tuple[Uuid, ...]:
     """The values of a Uuid array without its length; equal lists share one tuple."""
-    return tuple(Uuid(raw[start : start + 16]) for start in range(0, len(raw), 16))
+    return tuple([_one_uuid(raw[start : start + 16]) for start in range(0, len(raw), 16)])
+
+
+@remembered
+def _one_uuid(raw: bytes) -> Uuid:
+    """One object for each directory: every broker has a few, and every one of its replicas names one of them."""
+    return Uuid(raw)
 
 
 def read_uuids(buffer: bytes, position: int) -> tuple[tuple[Uuid, ...], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,8 @@ from migrator.node.stop_reason import StopReason
 from migrator.parts.processes import port_is_open
 from migrator.raft.messages import VoteRequest
 from migrator.raft.states import Role
-from migrator.records import batch
 from migrator.records import metadata as rec
-from migrator.records.codec import decode_at
+from migrator.records.batch import Batch
 from tests.node.support.cluster import CLUSTER_ID, FOLLOWS, STEADY, Cluster, until
 from tests.node.test_far_behind import fill, history
 from tests.node.test_own_state import Own
@@ -77,12 +77,14 @@ async def test_a_controller_listens_before_a_record_of_its_log_is_decoded(
     fill(own.settings, history(SMALL))
     failure, ready = StopReason(), asyncio.Event()
 
-    def counted(buffer: bytes, start: int, end: int) -> tuple[rec.MetadataRecord, int]:
+    def counted(each: Batch) -> Iterator[tuple[rec.MetadataRecord, int]]:
         nonlocal decoded
-        decoded += 1
-        return decode_at(buffer, start, end)
+        for record in sized_records(each):
+            decoded += 1
+            yield record
 
-    monkeypatch.setattr(batch, "decode_at", counted)
+    sized_records = Batch.sized_records
+    monkeypatch.setattr(Batch, "sized_records", counted)
     monkeypatch.setattr(MetadataRuntime, "_advance", lambda self, turn: held or advance(self, turn))
     run = asyncio.create_task(run_node(own.settings, failure, when_ready=ready.set))
     try:

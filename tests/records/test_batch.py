@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -19,9 +20,10 @@ from migrator.records.batch import (
     restamp,
     split_values,
 )
-from migrator.records.codec import encode, encode_all
+from migrator.records.codec import decode, encode, encode_all
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import checked_batches
+from migrator.records.uuid import Uuid
 
 VALUES = st.lists(st.binary(min_size=1, max_size=200), min_size=1, max_size=90)
 NO_OP = encode(m.NoOpRecord(), 0)
@@ -132,6 +134,27 @@ def test_what_kraft_never_writes_is_refused() -> None:
         next(iter_batches(later)).raw_records()
     with pytest.raises(ValueError, match="at least one"):
         build_batch([], timestamp_ms=0)
+
+
+@given(st.data())
+def test_records_that_begin_alike_are_checked_like_others(data: st.DataObject) -> None:
+    on = (1, 2, 3)
+    changes = [m.PartitionChangeRecord(number, Uuid(bytes(16)), (1, 2), 1) for number in range(70)]
+    partitions = [m.PartitionRecord(number, Uuid(bytes(16)), on, on, (), (), 1, 0, 0, 0) for number in range(3)]
+    written = bytearray(build_batch(encode_all([*partitions, *changes], 14), timestamp_ms=0))
+    assert [record for record, _ in next(iter_batches(written)).sized_records()] == [*partitions, *changes]
+    for _ in range(data.draw(st.integers(1, 2))):
+        written[data.draw(st.integers(HEADER_SIZE, len(written) - 1))] ^= data.draw(st.integers(1, 255))
+    (batch,) = iter_batches(written)
+    assert outcome(lambda: [decode(content) for content in batch.contents()]) == outcome(batch.records)
+
+
+def outcome(decoded: Callable[[], Sequence[object]]) -> Sequence[object] | None:
+    """None: it was refused."""
+    try:
+        return decoded()
+    except CorruptRecordsError:
+        return None
 
 
 @given(st.lists(st.binary(min_size=1, max_size=60), max_size=60), st.integers(1, 20), st.integers(100, 400))
