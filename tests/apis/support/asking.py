@@ -1,4 +1,4 @@
-"""Requests as a client sends them: through the bytes and back, so that every field is what the wire makes of it."""
+"""Requests as a client sends them: encoded and decoded again, so that each field is as on the wire."""
 
 from __future__ import annotations
 

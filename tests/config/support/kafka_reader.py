@@ -1,4 +1,7 @@
-"""Kafka's own classes, asked how they read a value, a connection string of ZooKeeper, or a whole property file."""
+"""Asks Kafka's own classes how they read a value, a connection string of ZooKeeper, or a whole property file.
+
+One Java process answers all questions of a call. A test compares the answers with this program's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which APIs, in which versions, were asked for with success."""
+"""Finds which APIs, in which versions, the scenarios asked for with success, on both sides.
+
+A test requires all versions, except those in a table with a reason.
+"""
 
 from __future__ import annotations
 

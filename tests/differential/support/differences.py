@@ -1,4 +1,7 @@
-"""Where we decide otherwise than a stock controller on purpose, and why. All of it is here."""
+"""The table of decisions and texts in which this program differs from a stock controller on purpose, with reasons.
+
+Any other difference fails the comparison.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Names for things that both sides have: ids, epochs, offsets and times of one side, and their common names."""
+"""Common names for ids, epochs, offsets and times that each side has made itself.
+
+`Names` learns from the records of one side's log, and rewrites answers and records. Then both sides can be compared as
+they are.
+"""
 
 from __future__ import annotations
 

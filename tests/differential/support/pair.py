@@ -1,4 +1,7 @@
-"""A stock controller and one of ours, started with the same properties, and what they answer to the same requests."""
+"""A stock controller and one of ours, started with the same properties, and their answers to the same requests.
+
+Tests take a scenario's steps through a `Pair`, and compare answers and records by common names.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One of the two controllers: its process, a connection to it, and its log."""
+"""One of the two controllers of a `Pair`: its process, a connection to it, and its log."""
 
 from __future__ import annotations
 

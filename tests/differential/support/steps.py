@@ -1,4 +1,7 @@
-"""The steps of a scenario: requests as data, which each side fills with its own names."""
+"""The steps of a scenario: requests as data, which each side fills with its own ids.
+
+Scenarios are lists of them. A later step may name what an earlier one has created.
+"""
 
 from __future__ import annotations
 

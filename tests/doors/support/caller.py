@@ -1,4 +1,7 @@
-"""A caller at a Kafka listener: a socket, TLS of Python's own, a login by hand. Nothing of our client."""
+"""A caller at a Kafka listener with a socket, Python's TLS and a login by hand.
+
+It shares no code with this program's client, so a fault of the client cannot hide one of the server.
+"""
 
 from __future__ import annotations
 

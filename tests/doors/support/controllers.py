@@ -1,4 +1,7 @@
-"""Three controllers as processes, with every door that there is, and the certificates of all who stand before them."""
+"""Three controllers as processes with every listener that there is, and certificates for all kinds of callers.
+
+Tests of the doors try each caller at each listener, and compare with a table of rights.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The metrics of a running controller, with TLS, an authority for clients, and passwords."""
+"""Callers of the metrics of a running controller, and the expected status of each request."""
 
 from __future__ import annotations
 

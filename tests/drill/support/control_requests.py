@@ -1,4 +1,4 @@
-"""Control requests in short form."""
+"""LeaderAndIsr, UpdateMetadata and StopReplica in short form, for tests of light brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Stock controllers in the place of ours, so that the drill's own steps have an oracle."""
+"""Stock controllers in the place of ours, so that the drill's own steps can be checked against Kafka.
+
+A check of the drill that fails with Kafka's controllers is a fault of the drill.
+"""
 
 from __future__ import annotations
 

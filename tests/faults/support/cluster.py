@@ -1,4 +1,8 @@
-"""A small cluster to be hurt: controller processes behind gates, light brokers, a chroot of a real ZooKeeper."""
+"""A small cluster for fault tests: controller processes behind gates, light brokers, a chroot of a real ZooKeeper.
+
+A test stops or cuts the connection of one controller to ZooKeeper at a chosen request (`gate`). Timeouts are short and
+batches small, so that a small cluster has every state.
+"""
 
 from __future__ import annotations
 

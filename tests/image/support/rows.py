@@ -1,4 +1,7 @@
-"""An image as plain rows, for comparisons that name what differs; and the same rows made the slow, obvious way."""
+"""An image as plain rows, for comparisons that name each difference; and the same rows made in the slow, obvious way.
+
+Tests of the image compare both: `naive_rows` shares no code with the builders.
+"""
 
 from __future__ import annotations
 

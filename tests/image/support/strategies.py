@@ -1,4 +1,7 @@
-"""Random but valid sequences of metadata records, with and without transactions."""
+"""Hypothesis strategies for valid sequences of metadata records, with and without transactions.
+
+A sequence fits the cluster that its earlier records have made, so replaying it must never fail.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The answers of each broker that is asked directly, and the differences between two of them."""
+"""Asks each broker directly, and compares the answers of two of them.
+
+Tests use it to show that brokers in different modes agree. An answer that may differ between brokers is left out.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Controllers as processes whose log says who votes, clients that write without a pause, and what both tell."""
+"""Controllers as processes whose log names the voters, and clients that write without a pause.
+
+Tests and benchmarks change the voters of `ChangingVoters` while it is written. At the end every acknowledged write must
+be in each log.
+"""
 
 from __future__ import annotations
 

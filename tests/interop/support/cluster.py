@@ -1,4 +1,8 @@
-"""The drill's cluster of real brokers and its admin client, with what only tests ask of them."""
+"""The drill's cluster of real brokers and its admin client, with additions for tests.
+
+Each method waits until its effect is there, so that a test needs no wait of its own. Leaving the context ends every
+process.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Kafka's own tests of the migration (branch 3.9), and the known defects: each must be accounted for on the page."""
+"""The names of Kafka's own tests of the migration (branch 3.9), and the known defects of it.
+
+A test requires that docs/interop.md accounts for each of them.
+"""
 
 from __future__ import annotations
 

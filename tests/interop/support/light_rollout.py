@@ -1,4 +1,8 @@
-"""Light brokers on racks, each a process with Kafka's property file, and their inventory for `migrator rollout`."""
+"""Light brokers on racks, each a process with Kafka's property file, and their inventory for `migrator rollout`.
+
+Tests of large rolls use `LightRacks`. Each broker notes when it begins and ceases to serve, so a test sees which
+brokers were down together.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Login messages that no client of Kafka sends: out of order, of another user, forged, or too long."""
+"""Login messages that no client of Kafka sends: out of order, of another user, forged, or too long.
+
+Each attack is sent to a stock listener and to ours, and both must answer the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A controller, ours or stock, with a listener for each way of proving who one is, and users who know theirs."""
+"""A controller, ours or stock, with a listener for each kind of login, and users who can log in there.
+
+Both kinds get the same properties, so a test can compare their answers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One connection to a listener, on which every message of a login is sent by hand."""
+"""One connection to a listener, on which a test sends every message of a login by hand.
+
+The end of the connection is an answer, too (`CLOSED`). Leaving the context closes it.
+"""
 
 from __future__ import annotations
 

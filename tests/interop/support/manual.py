@@ -1,4 +1,7 @@
-"""A cluster whose property files say what Kafka 3.9's manual prints, and Kafka's own command for its voters."""
+"""A cluster with the property files of Kafka 3.9's manual, and Kafka's own command for its voters.
+
+Only addresses and directories are changed in the manual's text.
+"""
 
 from __future__ import annotations
 

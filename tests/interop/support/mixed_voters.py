@@ -1,4 +1,7 @@
-"""Changing voters, one of them stock Kafka's; brokers of two releases that obey them; and leaders that are killed."""
+"""Changing voters, one of them stock Kafka's, with brokers of two releases and leaders that are killed.
+
+Tests end with the same question: do all logs hold the same records, and each acknowledged write?
+"""
 
 from __future__ import annotations
 

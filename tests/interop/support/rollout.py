@@ -1,4 +1,8 @@
-"""A rollout of real brokers by local processes: the inventory, the command, and its death at a line of the journal."""
+"""A rollout of real brokers by local processes: the inventory, the command, and its death at a line of the journal.
+
+Tests kill `migrator rollout` with `KillAt` and type `resume`. Leaving the context of the desk ends all that the rollout
+has started.
+"""
 
 from __future__ import annotations
 

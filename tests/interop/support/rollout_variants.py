@@ -1,4 +1,4 @@
-"""Rollouts of other kinds on the same desk: over ssh to each host, and with Kafka's own controllers."""
+"""Rollouts on the same desk over ssh to each host, and with Kafka's own controllers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Shared by tests on one long-lived cluster of real brokers: named stages, and questions that only brokers answer."""
+"""Tools for tests on one long-lived cluster of real brokers: named stages, and questions to brokers.
+
+A failure names its stage, because such a test runs for minutes. Questions go to brokers, not to our controllers.
+"""
 
 from __future__ import annotations
 

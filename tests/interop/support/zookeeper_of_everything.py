@@ -1,4 +1,7 @@
-"""A ZooKeeper with every family of znodes: what stock brokers wrote, what the drill writes, odd forms."""
+"""A ZooKeeper with every family of znodes: written by stock brokers, by the drill, and by hand in odd forms.
+
+Our copy and Kafka's copy of it must give the same image.
+"""
 
 from __future__ import annotations
 

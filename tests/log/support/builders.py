@@ -1,4 +1,4 @@
-"""Batches and files for the tests of the log."""
+"""Batches and files for the tests of the log: small, valid, with chosen offsets and epochs."""
 
 from __future__ import annotations
 

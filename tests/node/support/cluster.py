@@ -1,4 +1,8 @@
-"""Several node cores in one event loop, with a transport that can be cut."""
+"""Several node cores in one event loop, with a transport that can be cut.
+
+Tests of the node start, cut, heal and stop controllers of a `Cluster`, and write through its leader. Disks are real
+directories; only the network is a model. Leaving the context stops every node.
+"""
 
 from __future__ import annotations
 

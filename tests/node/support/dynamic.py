@@ -1,4 +1,7 @@
-"""A quorum whose voters are in the log (kraft.version 1), with observers beside it, and a plan on each controller."""
+"""A quorum whose voters are in the log (kraft.version 1), with observers beside it, and a plan on each controller.
+
+Tests of changes of voters use a `DynamicCluster`. Each log begins as after a format with ``--initial-controllers``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ZooKeeper and brokers in ZooKeeper mode hear of much that has changed: phases of `lifetime`."""
+"""ZooKeeper and brokers in ZooKeeper mode as followers of many changes, for the phases that `lifetime` measures.
+
+The models answer at once and in another turn of the event loop, so only the controller's own work is counted.
+"""
 
 from __future__ import annotations
 

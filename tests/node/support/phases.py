@@ -1,4 +1,8 @@
-"""What happens to a cluster with much metadata, one after the other: what `lifetime` counts the callbacks of."""
+"""The phases in the life of a cluster with much metadata, one after the other, for the measurement in `lifetime`.
+
+Each phase does one thing to one node, so that a long turn of the event loop has one cause. Two planted phases show that
+the measurement finds one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A link that takes its time: a proxy that holds back what passes, in both directions."""
+"""A link with a delay: a proxy that holds back the bytes in both directions.
+
+Tests count round trips with it, instead of measuring time.
+"""
 
 from __future__ import annotations
 

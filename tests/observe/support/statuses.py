@@ -1,4 +1,4 @@
-"""Statuses to look at, as a controller would give them."""
+"""Statuses of a controller, built from a few facts, for tests of the pages and lines that show them."""
 
 from __future__ import annotations
 

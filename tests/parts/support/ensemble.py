@@ -1,4 +1,4 @@
-"""Several ZooKeeper servers that elect a leader among them."""
+"""Several real ZooKeeper servers that elect a leader among them; leaving the context stops all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stock Kafka's tools that only tests run."""
+"""Stock Kafka's tools that only tests run: the dump of a log, the metadata shell, delegation tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How brokers' files are broken so that a broker does not start in a later mode, or does not get to its controllers."""
+"""Cases for the checks of brokers' files: how a file is broken, and the finding that preflight must give.
+
+`test_checks` runs each case on a `ReadyCluster`.
+"""
 
 from __future__ import annotations
 

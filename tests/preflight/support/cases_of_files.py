@@ -1,4 +1,8 @@
-"""How property files, directories and the machine are broken for each check of them, and what has to be found."""
+"""Cases for the checks of property files, directories and the machine: how each is broken, and the finding that
+preflight must give.
+
+`test_checks` runs each case on a `ReadyCluster`, and requires a case for each code.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How a cluster is broken for a later step of the whole way, and what is unusual and healthy."""
+"""Cases that break a later step of the migration, and cases that are unusual and healthy.
+
+`test_checks` runs each on a `ReadyCluster`. A healthy case must have no finding.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How ZooKeeper is broken for each check of it, and what has to be found."""
+"""Cases for the checks of ZooKeeper: how a znode is broken, and the finding that preflight must give.
+
+`test_checks` runs each case on a `ReadyCluster`, in a real ZooKeeper.
+"""
 
 from __future__ import annotations
 

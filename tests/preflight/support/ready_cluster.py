@@ -1,4 +1,7 @@
-"""A small cluster that is ready to migrate: a real ZooKeeper, property files, directories, brokers that answer."""
+"""A small cluster that is ready to migrate: a real ZooKeeper, property files, directories, brokers that answer.
+
+A test breaks one thing and runs preflight. Unbroken, it must have no finding.
+"""
 
 from __future__ import annotations
 

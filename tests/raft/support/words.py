@@ -1,4 +1,4 @@
-"""Effects in plain words, for transcripts."""
+"""Writes effects of the consensus core in plain words, for transcripts of a failing test."""
 
 from __future__ import annotations
 

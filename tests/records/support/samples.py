@@ -1,4 +1,7 @@
-"""One record of every type and version with every field set, no default among them, the same at each call."""
+"""One record of every type and version with every field set to something else than its default.
+
+The same at each call, so that a golden file can hold the bytes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Hypothesis strategies for records, drawn from the same specs that the codec is compiled from."""
+"""Hypothesis strategies for records, made from the specs that the codec is compiled from.
+
+A value is one that its version can carry, so encoding and decoding must return it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ZooKeeper as a running Kafka cluster leaves it, and a rehearsal on it."""
+"""A chroot of a real ZooKeeper as a running Kafka cluster leaves it, and requests for a rehearsal on it."""
 
 from __future__ import annotations
 

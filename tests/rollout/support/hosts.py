@@ -1,4 +1,7 @@
-"""Nodes whose process is a small program that behaves like a server: it runs until it is asked to end."""
+"""Nodes whose process is a small program that behaves like a server: it runs until it is asked to end.
+
+Tests of executors stop and start them by the presets' real commands.
+"""
 
 from __future__ import annotations
 

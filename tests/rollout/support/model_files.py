@@ -1,4 +1,7 @@
-"""Files of a model cluster's operator: the inventory, and the property file of each node."""
+"""The files of a model cluster's operator: the inventory, and the property file of each node.
+
+Broker files hold a secret and a comment, so a test sees when a rollout shows the one or loses the other.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The hosts of a model cluster: what is read there, and how a large file is brought here (as a small one)."""
+"""The hosts of a model cluster: files, commands and their faults.
+
+`model` has one. A test makes a host fail by path or by command.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lock of a model cluster."""
+"""The lock of a model cluster. It outlives the command that took it, as a lock in ZooKeeper or in the quorum does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of a model cluster that know nothing of it: a process, where replicas are, what a command names."""
+"""Pieces of a model cluster that know nothing of it: a process, the places of replicas, the words of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reasons why Kafka does not start with a property file (``KafkaConfig.validateValues``), a sentence each."""
+"""Reasons why Kafka does not start with a property file (``KafkaConfig.validateValues``), a sentence each.
+
+The model refuses a start with them, so a rollout that writes such a file fails its test.
+"""
 
 from __future__ import annotations
 

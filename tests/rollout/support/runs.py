@@ -1,4 +1,8 @@
-"""Runs of a rollout on a model cluster."""
+"""Runs of a rollout on a model cluster: the commands of an operator, killed at any boundary.
+
+Tests make an `Operator`, run commands to their end or to a boundary, and look at model and journal. Each run folds the
+journal anew, as another process would.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A real sshd of the tests' own on loopback: own port, keys and configuration; it ends with its context."""
+"""A real sshd on loopback with its own port, keys and configuration; it ends with its context.
+
+Without sshd on the machine the test is skipped, but never in continuous integration.
+"""
 
 from __future__ import annotations
 

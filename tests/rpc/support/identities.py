@@ -1,4 +1,7 @@
-"""Certificates of a small quorum, of its operator, and of those who have no business there."""
+"""Certificates of a small quorum, of its operator, and of callers who have no rights there.
+
+Made once for all tests of a process, in a temporary directory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A controller played for its operators: its states come from a list, orders are noted."""
+"""A model of a controller for its operators: its states come from a list, and it notes the orders.
+
+Tests of commands use it in place of a controller, over a real gRPC server.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for the messages of the consensus core, and what older wire versions lose of them."""
+"""Hypothesis strategies for the messages of the consensus core, and the fields that older wire versions lose."""
 
 from __future__ import annotations
 

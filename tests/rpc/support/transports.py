@@ -1,4 +1,7 @@
-"""Both transports, each with a peer on a real port that answers as a test wants."""
+"""Both transports of consensus, each with a peer on a real port that answers as a test wants.
+
+A test takes the transport as a parameter, so gRPC and Kafka's protocol must behave the same.
+"""
 
 from __future__ import annotations
 

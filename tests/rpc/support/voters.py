@@ -1,4 +1,4 @@
-"""The voters of a node that is none: what it was told to do, and what it would say."""
+"""A model of a node's voters: it notes the orders, and describes the same voters each time."""
 
 from __future__ import annotations
 

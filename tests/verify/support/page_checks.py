@@ -1,4 +1,4 @@
-"""The faults of a page as a browser shows it. Thresholds: WCAG 2.1, level AA."""
+"""Finds the faults of a page as a real browser shows it. Thresholds: WCAG 2.1, level AA."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random messages of every class that kio has, for comparing codecs."""
+"""Random messages of every class that kio has, for comparing our codecs with kio's."""
 
 from __future__ import annotations
 

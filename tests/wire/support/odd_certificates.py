@@ -1,4 +1,7 @@
-"""Certificates with one thing unusual about them, each made by `make`."""
+"""Certificates that each differ from a usual one in a single thing.
+
+Tests try them at TLS, in principals and in the metrics of their end.
+"""
 
 from __future__ import annotations
 

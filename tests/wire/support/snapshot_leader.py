@@ -1,4 +1,7 @@
-"""Controllers whose log begins with a snapshot, as a quorum's does that has run for long."""
+"""Controllers whose log begins with a snapshot, as that of an old quorum, behind a model transport.
+
+Readers of a remote image are tested with it. A test changes the leader or the snapshot between two requests.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens and published keys of a test's identity provider."""
+"""Tokens and published keys of a test's identity provider, made with real keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A published procedure: property files with gaps for this machine's addresses, and steps in order."""
+"""A published procedure as data: property files with gaps for this machine's addresses, and steps in order.
+
+`runner` performs it. The text of a file stays as published, so a change of the page must be copied here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of every znode family, as hypothesis makes them."""
+"""Hypothesis strategies for the values of every znode family. A value is one that Kafka could have written."""
 
 from __future__ import annotations
 
