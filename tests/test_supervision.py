@@ -40,6 +40,7 @@ KINDS = {
     "address-gossip": OnError.RESTART,
     "roll-call": OnError.RESTART,
     "zookeeper-away": OnError.RESTART,
+    "standby": OnError.RESTART,
     "zookeeper-address": OnError.DROP,
     "fetch-reads": OnError.STOP,
     "leadership": OnError.STOP,
