@@ -3,7 +3,6 @@ from __future__ import annotations
 import random
 from collections.abc import Container, Iterable
 from dataclasses import replace
-from itertools import chain
 from typing import TypeVar
 
 import pytest
@@ -392,8 +391,8 @@ def test_a_topic_deleted_and_made_again_is_deleted_first_and_waits_for_zookeeper
 
 def test_topics_that_waited_are_named_in_the_order_of_their_ids() -> None:
     ids = [small_uuid(100 + number) for number in range(10)]
-    records = [(rec.TopicRecord(topic_id.hex(), topic_id), partition(topic_id, 0, 0)) for topic_id in ids]
-    delta = change(BASE, *chain.from_iterable(records))
+    topics = [rec.TopicRecord(topic_id.hex(), topic_id) for topic_id in ids]
+    delta = change(BASE, *topics, *(partition(topic_id, 0, 0) for topic_id in ids))
     told = complete(plan_delta(delta, CONFIRMED, NOTHING_OPEN)).told
     (request,) = requests(complete(plan_released(delta.after, CONFIRMED, told, delta.after.provenance.offset)), 0)
     assert not isinstance(request, StopReplica)
