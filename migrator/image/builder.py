@@ -7,7 +7,7 @@ is an `InvariantViolation`: the log that holds it is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -222,6 +222,17 @@ class ImageBuilder:
         handler = self._handlers.get(type(record)) or self._handler(type(record))
         handler(record)
         self.records += 1
+
+    def replay_alike(self, records: Sequence[rec.MetadataRecord], start: int, stop: int) -> None:
+        """Apply the records from ``start`` on that are of one type; `records` counts them. Errors as `replay`."""
+        kind = type(records[start])
+        handler = self._handlers.get(kind) or self._handler(kind)
+        for index in range(start, stop):
+            record = records[index]
+            if type(record) is not kind:
+                return
+            handler(record)
+            self.records += 1
 
     def _handler(self, kind: type) -> Callable[[Any], object]:
         find = _HANDLERS.get(kind)

@@ -307,25 +307,30 @@ class ImageLoader:
     def _replay(self, batch: _Batch, budget: int) -> tuple[int, int]:
         """Replay the next records of a batch. Returns how many, and how many partitions were removed after them: the
         record that removes these is replayed when none of them is left."""
-        builder, start = self._open_builder(), self._next
-        stop = min(len(batch.records), start + budget)
-        for index in range(start, stop):
-            record = batch.records[index]
+        builder, records, index = self._open_builder(), batch.records, self._next
+        stop = min(len(records), index + budget)
+        while index < stop:
+            record, before = records[index], builder.records
             try:
                 if type(record) in _MARKERS:
                     self._mark(record, batch, batch.base_offset + index)
                     builder = self._open_builder()
                     builder.replay(_NO_OP)
-                    continue
-                if type(record) is RemoveTopicRecord:
-                    removed = builder.remove_some(record, start + budget - index)
+                    index += 1
+                elif type(record) is RemoveTopicRecord:
+                    removed = builder.remove_some(record, self._next + budget - index)
                     if removed:
-                        return index - start, removed
-                builder.replay(record)
+                        return index - self._next, removed
+                    builder.replay(record)
+                    index += 1
+                else:
+                    builder.replay_alike(records, index, stop)
+                    index += builder.records - before
             except InvariantViolation as error:
-                offset, kind = batch.base_offset + index, type(record).__name__
+                index += builder.records - before
+                offset, kind = batch.base_offset + index, type(records[index]).__name__
                 raise InvariantViolation(f"the {kind} at offset {offset} does not fit: {error}") from error
-        return stop - start, 0
+        return stop - self._next, 0
 
     def _mark(self, record: MetadataRecord, batch: _Batch, offset: int) -> None:
         is_begin = isinstance(record, BeginTransactionRecord)

@@ -7,8 +7,9 @@ leader, as in Kafka's ``PartitionRegistration.merge``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from typing import TypeVar
 
 from migrator.errors import InvariantViolation
 from migrator.image.model import PartitionCounts, PartitionRegistration, TopicImage, TopicsImage
@@ -27,6 +28,8 @@ from migrator.records.metadata import (
 )
 from migrator.records.uuid import DIRECTORY_MIGRATING, Uuid, uuid_to_text
 
+T = TypeVar("T")
+
 _RECOVERING = int(LeaderRecoveryState.RECOVERING)
 
 
@@ -38,7 +41,7 @@ class TopicsBuilder:
     def __init__(self, base: TopicsImage, intern: Interner) -> None:
         self._by_id = TrackedMap(base.by_id)
         self._ids = TrackedMap(base.ids)
-        self._intern = intern
+        self._intern: Callable[[T], T] = intern.__getitem__
         self._open: dict[Uuid, tuple[dict[int, PartitionRegistration], set[int]]] = {}
         self._topics: set[Uuid] = set()
         self._leaving: Iterator[PartitionRegistration] | None = None
@@ -86,23 +89,22 @@ class TopicsBuilder:
 
     def put_partition(self, record: PartitionRecord) -> None:
         """Set the whole state of a partition, new or not."""
-        opened = self._open.get(record.topic_id) or self._open_topic(record.topic_id)
-        intern = self._intern
-        opened[1].add(record.partition_id)
-        old = opened[0].get(record.partition_id)
-        if old is not None:
-            self._count(old, -1)
-        replicas = intern(record.replicas)
-        opened[0][record.partition_id] = new = PartitionRegistration(
-            replicas,
-            replicas if record.isr is record.replicas else intern(record.isr),
+        partitions, changed = self._open.get(record.topic_id) or self._open_topic(record.topic_id)
+        intern, number, replicas = self._intern, record.partition_id, record.replicas
+        changed.add(number)
+        if number in partitions:
+            self._count(partitions[number], -1)
+        interned = intern(replicas)
+        partitions[number] = new = PartitionRegistration(
+            interned,
+            interned if record.isr is replicas else intern(record.isr),
             intern(record.removing_replicas) if record.removing_replicas else (),
             intern(record.adding_replicas) if record.adding_replicas else (),
             record.leader,
             record.leader_recovery_state == _RECOVERING,
             record.leader_epoch,
             record.partition_epoch,
-            self._directories(record.directories, record.replicas) if record.directories else (),
+            self._directories(record.directories, replicas) if record.directories else (),
             intern(record.eligible_leader_replicas) if record.eligible_leader_replicas else (),
             intern(record.last_known_elr) if record.last_known_elr else (),
         )
@@ -200,7 +202,7 @@ class TopicsBuilder:
 
     def _directories(self, directories: tuple[Uuid, ...], replicas: tuple[int, ...]) -> tuple[Uuid, ...]:
         """The directories in the image's form: empty when every one is MIGRATING."""
-        if directories.count(DIRECTORY_MIGRATING) == len(directories):
+        if DIRECTORY_MIGRATING in directories and directories.count(DIRECTORY_MIGRATING) == len(directories):
             return ()
         if len(directories) != len(replicas):
             raise InvariantViolation(f"{len(directories)} directories for {len(replicas)} replicas")

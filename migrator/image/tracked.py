@@ -106,21 +106,21 @@ class TrackedDicts(Generic[K, V]):
         return items
 
 
-class Interner:
+class Interner(dict[Hashable, Hashable]):
     """Keeps one object per equal value: a cluster has few different assignments and very many partitions.
 
     It is bounded: when it holds `MAX_INTERNED` values, it forgets all of them. Later equal values then become new
     objects.
     """
 
-    __slots__ = ("_known",)
-
-    def __init__(self) -> None:
-        self._known: dict[Hashable, Hashable] = {}
+    __slots__ = ()
 
     def __call__(self, value: T) -> T:
         """The first object that equals ``value``. Note that 1, 1.0 and True are equal."""
-        known = self._known
-        if len(known) >= MAX_INTERNED:
-            known.clear()
-        return known.setdefault(value, value)  # type: ignore[return-value]  # equal objects of one type
+        return self[value]  # type: ignore[return-value]  # equal objects of one type
+
+    def __missing__(self, value: T) -> T:
+        if len(self) >= MAX_INTERNED:
+            self.clear()
+        self[value] = value
+        return value
