@@ -61,10 +61,10 @@ def forecast(times: Times, brokers: int, broker_seconds: float | None) -> Foreca
 
 @value
 class WayBackTimes:
-    """``operations_per_second`` that ZooKeeper took. Seconds: ``compare`` with the cluster's ZooKeeper, None if that
-    was not done; ``release`` of everything."""
+    """Seconds: of one ``operation`` among many; ``compare`` with the cluster's ZooKeeper, None if that was not done;
+    ``release`` of everything."""
 
-    operations_per_second: float
+    operation: float
     compare: float | None
     release: float
 
@@ -79,10 +79,10 @@ def forecast_way_back(times: WayBackTimes, operations: int, sets: int) -> dict[s
     :param operations: what a reopening has to write.
     :param sets: how many sets raise versions of partition states behind dual-write.
     """
-    reopened = READY_SECONDS + (times.compare or 0) + operations / times.operations_per_second
+    reopened = READY_SECONDS + (times.compare or 0) + operations * times.operation
     return {
         "reopened to dual-write": _estimate(reopened),
-        "versions raised behind dual-write": _estimate(sets / times.operations_per_second),
+        "versions raised behind dual-write": _estimate(sets * times.operation),
         "without a controller": _estimate(RELEASE_SECONDS + times.release),
     }
 

@@ -170,7 +170,9 @@ def rehearse_way_back(request: WayBackRequest, progress: Callable[[str], None]) 
                 report.verified = _verified(request, files, image)
     writing = report.phases["write everything"]
     times = WayBackTimes(
-        report.operations / writing, report.phases.get("compare with the cluster's ZooKeeper"), report.phases["release"]
+        writing / max(report.operations, 1),
+        report.phases.get("compare with the cluster's ZooKeeper"),
+        report.phases["release"],
     )
     own = report.own or OwnZooKeeper(0, report.operations, 0)
     report.forecast = forecast_way_back(times, own.operations, own.sets)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from migrator.clock import wall_ms
+from migrator.drill.cluster import CLUSTER_ID
 from migrator.errors import ExitCode
 from migrator.log.metadata_log import MetadataLog
 from migrator.records.acl_codes import ResourceType
@@ -25,11 +26,12 @@ from migrator.records.metadata import (
 )
 from migrator.records.uuid import Uuid
 from migrator.records.versions import parse_version
+from migrator.rehearse.local_log import EPOCH, LocalLog
 from migrator.verify.kraft.files import read_image
 from tests.cli.test_main import run as command
 from tests.conftest import connect, disconnect
 from tests.rehearse.conftest import MakeCluster
-from tests.rehearse.support.cluster import everything, property_file, request, run
+from tests.rehearse.support.cluster import NODE_ID, everything, property_file, request, run
 
 ENDED = ZkMigrationStateRecord(ZkMigrationState.POST_MIGRATION)
 METRICS = ConfigRecord(ConfigResourceType.CLIENT_METRICS, "all", "interval.ms", "60000")
@@ -79,16 +81,18 @@ async def test_what_a_reopening_would_write_is_counted_and_the_copy_is_equal(
     disconnect(client)
 
 
-async def test_what_zookeeper_mode_does_not_have_is_named(new_cluster: MakeCluster, tmp_path: Path) -> None:
-    hosts = new_cluster()
-    await run(request(hosts, tmp_path))
-    file = property_file(hosts, tmp_path)
+async def test_what_zookeeper_mode_does_not_have_is_named(tmp_path: Path) -> None:
+    log = LocalLog.create(tmp_path / "out", CLUSTER_ID, NODE_ID, parse_version("3.9"))
+    await log.append(EPOCH, [ZkMigrationStateRecord(ZkMigrationState.MIGRATION)])
+    log.commit()
+    log.close()
+    file = property_file("127.0.0.1:1", tmp_path)
     file.write_text(file.read_text().replace("unformatted", "out") + "zookeeper.connection.timeout.ms=500\n")
     too_early = command("rehearse", "--way-back", "-c", str(file), "--no-spark")
     assert too_early.returncode == ExitCode.REFUSED
     assert "the log holds no finished migration" in too_early.stderr
     append(tmp_path / "out", [ENDED, METRICS, ILLEGAL])
-    answer = command("rehearse", "--way-back", "-c", str(file), "--no-spark", "--zookeeper", "127.0.0.1:1")
+    answer = command("rehearse", "--way-back", "-c", str(file), "--no-spark")
     assert answer.returncode == ExitCode.DIFFERENT, answer.stderr
     said = " ".join(answer.stdout.split())
     assert "obstacle configs: configs of groups and of client metrics" in said
