@@ -265,7 +265,7 @@ def test_a_credential_of_another_form_is_refused_and_not_repeated(
 
 @pytest.mark.parametrize("words", [[], ["rollout"], ["quorum"]])
 def test_a_group_without_a_subcommand_shows_its_help_once(words: list[str]) -> None:
-    answer = process(*words)
+    answer = run(*words)
     assert answer.returncode == ExitCode.REFUSED
     assert answer.stderr.count("Usage: ") == 1
     assert "Commands:\n" in answer.stderr

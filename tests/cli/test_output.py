@@ -11,9 +11,16 @@ from pathlib import Path
 import pytest
 
 MIGRATOR = Path(sys.executable).with_name("migrator")
+MORE = pytest.mark.lane("test-all")
 CASES = pytest.mark.parametrize(
     ("words", "unbuffered"),
-    [("--help", ""), ("--help", "1"), ("rollout apply --help", "1"), ("rollout schema", ""), ("man", "")],
+    [
+        ("--help", ""),
+        ("--help", "1"),
+        pytest.param("rollout apply --help", "1", marks=MORE),
+        pytest.param("rollout schema", "", marks=MORE),
+        pytest.param("man", "", marks=MORE),
+    ],
 )
 """Short and long outputs. One that fits in the buffer fails at the end of the process, or unbuffered at once."""
 

@@ -198,6 +198,7 @@ def change_of_stock(storage: NodeStorage, effect: AppendLeaderChange, now_ms: in
     return storage._control_batch([LeaderChange(effect.leader_id, *named)], effect.epoch, now_ms)
 
 
+@pytest.mark.lane("test-all")
 async def test_under_a_stock_leader_nobody_is_sent_to_its_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

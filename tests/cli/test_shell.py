@@ -20,7 +20,12 @@ KNOWN_REQUESTS = {"TH", "SH", "SS", "B", "TP", "PP", "nf", "fi"}
 
 
 @pytest.mark.parametrize(
-    ("typed", "completed"), [("migrator ver", "verify"), ("migrator status --wa", "--watch"), ("migrator xyz", "")]
+    ("typed", "completed"),
+    [
+        pytest.param("migrator ver", "verify", marks=pytest.mark.lane("test-all")),
+        ("migrator status --wa", "--watch"),
+        pytest.param("migrator xyz", "", marks=pytest.mark.lane("test-all")),
+    ],
 )
 def test_bash_completes_commands_and_options(typed: str, completed: str) -> None:
     words = typed.split()
@@ -77,6 +82,7 @@ def test_the_manual_is_well_formed(manual: str, tmp_path: Path) -> None:
         assert done.stderr == ""
 
 
+@pytest.mark.lane("test-all")
 def test_the_manual_names_commands_whose_packages_are_not_installed() -> None:
     without = "import sys; sys.modules['confluent_kafka'] = None; from migrator.cli.main import main; main()"
     done = subprocess.run([sys.executable, "-c", without, "man"], capture_output=True, text=True, check=True)

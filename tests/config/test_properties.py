@@ -53,6 +53,7 @@ class Reader {
 """
 
 
+@pytest.mark.lane("test-all")
 def test_java_itself_sees_the_same_characters_in_bytes_beyond_ascii(tmp_path: Path) -> None:
     content = b"utf8=\xc3\xa4\nlatin=\xe4\n# \xe4\n\xc3\xa4=1\nends=\xc3\xa0\xc3\x85\nescape=\\u00e4\\u4e2d\nall="
     content += bytes(each for each in range(1, 256) if each not in b"\n\r\\")

@@ -331,6 +331,7 @@ BUGS: dict[str, tuple[object, str, object, str]] = {
 """Each with the rule that it breaks."""
 
 
+@pytest.mark.lane("test-all")
 @pytest.mark.parametrize("name", BUGS)
 def test_rules_see_each_planted_bug(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target, attribute, replacement, rule = BUGS[name]

@@ -85,6 +85,7 @@ def test_an_image_on_a_tag_is_not_built(base: str, tmp_path: Path) -> None:
     Builder(tmp_path / "good").shell(check)
 
 
+@pytest.mark.lane("test-all")
 def test_the_wheel_of_the_image_holds_every_module_that_runs(tmp_path: Path) -> None:
     """Also those that are generated from protos/."""
     builder = Builder(tmp_path)
@@ -126,6 +127,7 @@ def test_the_steps_make_two_programs_that_run_and_nothing_more(tmp_path: Path) -
         shutil.rmtree(program.parents[1])
 
 
+@pytest.mark.lane("test-all")
 @pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt-get here")
 def test_the_system_packages_of_the_image_are_names_that_debian_has() -> None:
     install = next(rest for name, rest in stages()["tools"] if name == "RUN")

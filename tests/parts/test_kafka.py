@@ -130,6 +130,7 @@ def test_a_relative_directory_will_do(tmp_path: Path, monkeypatch: pytest.Monkey
     assert f"-Dlog4j.configuration={(tmp_path / 'drill' / 'log4j.properties').as_uri()}" in words
 
 
+@pytest.mark.lane("test-all")
 def test_java_finds_archived_classes(kafka_391: StockKafka, tmp_path: Path) -> None:
     jvm = Jvm(flags=(*Jvm().flags, "-Xlog:class+load"))
     command = kafka_391.command("kafka.tools.StorageTool", "random-uuid", directory=tmp_path, jvm=jvm)
@@ -148,6 +149,7 @@ def test_an_archive_of_classes_belongs_to_its_jars(tmp_path: Path, monkeypatch: 
     assert archive_of(str(jar)) is None
 
 
+@pytest.mark.lane("test-all")
 def test_a_tool_that_fails_says_why(kafka_391: StockKafka, tmp_path: Path) -> None:
     with pytest.raises(OperatorError, match="StorageTool ended with exit code"):
         kafka_391.format(tmp_path / "missing.properties", CLUSTER_ID)
@@ -167,6 +169,7 @@ class HangingKafka(StockKafka):
         return " ".join(arguments)
 
 
+@pytest.mark.lane("test-all")
 def test_a_metadata_shell_that_hangs_is_run_again_and_not_for_ever(tmp_path: Path) -> None:
     segment = tmp_path / "a.log"
     answer = metadata_shell(HangingKafka(tmp_path, SHELL_ATTEMPTS - 1), segment, "ls", directory=tmp_path)

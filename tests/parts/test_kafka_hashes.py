@@ -191,6 +191,7 @@ def test_the_command_that_makes_the_list_says_what_it_takes(
     assert "three numbers" in shown.err
 
 
+@pytest.mark.lane("test-all")
 def test_the_command_that_makes_the_list_ends_with_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,9 +26,10 @@ def old_broker_port() -> Iterator[int]:
         yield port
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def filled(zookeeper_server: str, broker_port: int) -> Iterator[Callable[[], AbstractContextManager[ReadyZooKeeper]]]:
-    """Lends the znodes of the cluster: those of the test before, if it left them as they had been filled."""
+    """Lends the znodes of the cluster: those of the test before, if it left them as they had been filled.
+    They go with the module: other tests ask for clusters anywhere on the server."""
     client = connect(zookeeper_server)
     left: list[ReadyZooKeeper] = []
     numbers = itertools.count()

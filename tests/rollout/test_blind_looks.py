@@ -119,7 +119,7 @@ def without_a_broker(operator: Operator) -> None:
         pytest.param(begins, forward, marks=MORE),
         (in_kraft, back),
         pytest.param(in_kraft_with_a_lost_journal, forward, marks=MORE),
-        (without_a_broker, forward),
+        pytest.param(without_a_broker, forward, marks=MORE),
         pytest.param(without_a_broker, back, marks=MORE),
     ],
 )

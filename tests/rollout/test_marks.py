@@ -80,7 +80,7 @@ KEYS = st.sampled_from(
 VALUES = st.sampled_from(
     [
         "true",
-        "3.8",
+        SETTINGS.release_version,
         "PLAINTEXT:PLAINTEXT,SSL:SSL",
         "a\\\n    b",
         "a\\\n#b",

@@ -222,6 +222,7 @@ def test_no_leader_right_after_a_restart_is_waited_for(operator: Operator, monke
     assert set(operator.cluster.modes().values()) == {BrokerMode.ZOOKEEPER}
 
 
+@pytest.mark.lane("test-all")
 def test_the_way_home_from_the_end_goes_on_wherever_it_was_killed(operator: Operator, tmp_path: Path) -> None:
     is_complete(operator)
     operator.reopens = True

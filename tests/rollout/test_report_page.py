@@ -32,6 +32,7 @@ def test_nothing_comes_from_outside_and_nothing_breaks_out(shown: str) -> None:
     assert SECRET not in shown
 
 
+@pytest.mark.lane("test-all")
 @pytest.mark.parametrize("view", VIEWS, ids=str)
 def test_everybody_can_read_it(view: View, tab: Browser, shown: str, tmp_path: Path) -> None:
     write(tmp_path / "report.html", shown)

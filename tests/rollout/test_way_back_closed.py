@@ -104,6 +104,7 @@ def test_the_migration_ends_at_each_boundary_of_the_beginning(operator: Operator
         assert late.lock.owner is None, where
 
 
+@pytest.mark.lane("test-all")
 def test_whoever_is_killed_on_the_way_forward_again_goes_on(operator: Operator, tmp_path: Path) -> None:
     clean = operator.copy(tmp_path / "clean")
     assert clean.apply() is Ending.COMPLETE

@@ -152,6 +152,7 @@ def test_a_lost_directory_keeps_a_controller_out(tmp_path: Path) -> None:
     assert CONTROLLER not in operator.cluster.processes
 
 
+@pytest.mark.lane("test-all")
 def test_killed_at_each_boundary_of_the_return(tmp_path: Path) -> None:
     operator = left_out(operator_at(tmp_path / "state"), BROKER, Phase.COPY, Phase.KRAFT)
     comes_back(operator, BROKER)

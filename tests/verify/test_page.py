@@ -141,7 +141,9 @@ def test_a_browser_without_a_network_shows_it_and_searches(tab: Browser, tmp_pat
     assert tab.evaluate(hidden) == [False] * len(FOUND)
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=str)
+@pytest.mark.parametrize(
+    "view", [VIEWS[0], *(pytest.param(view, marks=pytest.mark.lane("test-all")) for view in VIEWS[1:])], ids=str
+)
 @pytest.mark.parametrize("name", PAGES)
 def test_everybody_can_read_it(name: str, view: View, tab: Browser, tmp_path: Path) -> None:
     write(tmp_path / "verify.html", PAGES[name])

@@ -66,6 +66,7 @@ def test_a_verdict_names_the_cluster_and_whose_controllers_write(
     assert verify_in(spark, live).stock is False
 
 
+@pytest.mark.lane("test-all")
 def test_one_changed_state_is_found(compare: Compare, zookeeper_client: KazooClient) -> None:
     path = next(znode.path for znode in AFTER if znode.path.endswith("/state"))
     data, _ = zookeeper_client.get(path)

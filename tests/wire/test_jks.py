@@ -71,6 +71,7 @@ def test_a_key_with_a_password_of_its_own_is_read(files: Path, kind: str) -> Non
         assert subjects(store.certificates) == ["CN=controller-1"], "what is trusted is no part of the chain"
 
 
+@pytest.mark.lane("test-all")
 def test_a_key_without_a_password_of_its_own_has_that_of_the_store(tmp_path: Path) -> None:
     new_key(tmp_path / "own.jks", variable="STORE")
     assert read_store(str(tmp_path / "own.jks"), KEY, "JKS", STORE).private_key

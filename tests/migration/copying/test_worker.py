@@ -87,6 +87,7 @@ async def test_leaving_stops_a_worker_that_is_busy() -> None:
             os.kill(pid, 0)
 
 
+@pytest.mark.lane("test-all")
 async def test_a_worker_is_kept_in_advance_and_replaced_when_somebody_kills_it() -> None:
     with silent_server() as server:
         workers = Workers(tools(server.getsockname()[1], 300))

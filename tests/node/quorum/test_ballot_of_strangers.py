@@ -157,7 +157,10 @@ def leads(cluster: Migrating) -> set[int]:
     }
 
 
-@pytest.mark.parametrize("other", [OURS, STOCK], ids=["ours", "stock"])
+@pytest.mark.parametrize(
+    "other",
+    [pytest.param(OURS, id="ours", marks=pytest.mark.lane("test-all")), pytest.param(STOCK, id="stock")],
+)
 def test_a_change_costs_no_election(other: VoterAnswer) -> None:
     """The last of them is another program: it joins, or voted before."""
     tried = 0
