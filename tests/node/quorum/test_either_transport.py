@@ -67,8 +67,8 @@ class Peer:
         return response.leader_epoch
 
     async def way_in_the_end(self, wanted: int) -> None:
-        """gRPC leaves a port alone for a second after a refused connection; so does the transport after one that a busy
-        machine did not make in time."""
+        """gRPC leaves a port alone for a second after a connection that failed, as one does that a busy machine does
+        not make in time."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while await self.way() != wanted:
                 await asyncio.sleep(0.05)
