@@ -116,7 +116,7 @@ class ChangeRules:
         isr: tuple[int, ...] | None = None
         if unclean:
             isr = (leader,)
-        elif wanted.isr and wanted.isr != partition.isr:
+        elif wanted.isr and wanted.isr != partition.isr:  # never an empty ISR: the last member keeps the data
             isr = wanted.isr
         if named == NO_LEADER_CHANGE and (
             _loses(partition.replicas, wanted.replicas)
@@ -142,7 +142,7 @@ class ChangeRules:
             candidates = (*wanted.replicas[:1], partition.leader, *wanted.replicas[1:])
         elif partition.leader in wanted.isr and self.can_lead(partition.leader, partition):
             return partition.leader, False
-        for candidate in candidates:
+        for candidate in candidates:  # in the order of the assignment, as in Kafka: the first is preferred
             if candidate in wanted.isr and self.can_lead(candidate, partition):
                 return candidate, False
         if election is Election.UNCLEAN:
@@ -152,6 +152,7 @@ class ChangeRules:
         return NO_LEADER, False
 
     def _recovery_change(self, partition: PartitionRegistration, target: PartitionTarget, *, unclean: bool) -> int:
+        # The new leader of an unclean election tells it is done with AlterPartition (KIP-704).
         if target.recovering is not None and target.recovering != partition.recovering:
             return int(target.recovering)
         if unclean and not partition.recovering and self._recovery:

@@ -58,6 +58,7 @@ def handle_vote(quorum: Quorum, context: Hashable, request: VoteRequest) -> None
 
 
 def _vote_error(quorum: Quorum, request: VoteRequest) -> ErrorCode:
+    # A pre-vote names the candidate's present epoch, a vote the next one, which no record can have yet (KIP-996).
     last_epoch_max = request.candidate_epoch if request.pre_vote else request.candidate_epoch - 1
     if request.last_offset < 0 or not 0 <= request.last_epoch <= last_epoch_max:
         return ErrorCode.invalid_request
@@ -103,6 +104,8 @@ def _grant(quorum: Quorum, request: VoteRequest) -> bool:
     """Decide, and make the vote durable. The same candidate gets the same answer again, unless ``may_grant_vote``
     refuses it now: the candidate may be another process than before, and a refusal is always safe."""
     state, floor = quorum.state, quorum.vote_floor
+    # Other roles have no vote left (``EpochState.canGrantVote``): a follower's epoch has its leader, and a candidate
+    # has voted for itself.
     if floor is None or not isinstance(state, Unattached | Prospective):
         return False
     if state.voted_id is not None:
@@ -142,6 +145,7 @@ def handle_vote_response(quorum: Quorum, peer: int, response: VoteResponse) -> N
         _count_pre_vote(quorum, state, peer, granted=response.vote_granted)
     if not isinstance(state, Candidate):
         return
+    # A set, so that a repeated answer of one voter counts once.
     (state.granted if response.vote_granted else state.rejected).add(peer)
     if _is_elected(quorum, state):
         quorum.become_leader()
@@ -257,6 +261,7 @@ def _leader_error(quorum: Quorum, leader_id: int, epoch: int) -> ErrorCode:
 def _expect_election(quorum: Quorum, follower: Follower, successors: tuple[int, ...]) -> None:
     position = successors.index(quorum.node_id) if quorum.node_id in successors else len(successors)
     wait = votes.successor_backoff_ms(position, len(successors), quorum.config.election_backoff_max_ms)
+    # The end of the fetch time-out begins the election; ``leader_ended`` makes it one without pre-votes.
     follower.fetch_deadline = quorum.now + wait
     follower.leader_ended = True
 
@@ -337,6 +342,7 @@ def _ask_for_votes(quorum: Quorum, state: Candidate | Prospective) -> int:
 
 
 def _back_off(quorum: Quorum, state: Candidate) -> None:
+    # A random wait, so that two candidates do not split the votes again (Raft 5.2).
     limit = votes.election_backoff_limit_ms(state.retries, quorum.config.election_backoff_max_ms)
     state.backoff_deadline = quorum.now + quorum.random.randrange(1 + limit)
 

@@ -89,6 +89,7 @@ def truncation_offset(log: LogView, diverging: EpochOffset) -> int:
     :param diverging: an epoch in the leader's log, and where it ends there.
     """
     ours = log.end_of_epoch(diverging.epoch)
+    # An offset within a batch cannot be a truncation point: the log holds whole batches only.
     return log.batch_start(min(ours.offset, diverging.offset) if ours.epoch == diverging.epoch else ours.offset)
 
 
@@ -100,6 +101,7 @@ def _truncate(quorum: Quorum, peer: int, diverging: EpochOffset) -> bool:
         )
         return False
     recovered = quorum.config.recovered()
+    # The records up to there were declared committed when a lost majority was given up (ADR 24).
     if offset < recovered.end_offset:
         quorum.blame(peer, f"wants the recovery of epoch {recovered.epoch} removed: {diverging}")
         return False
@@ -112,6 +114,7 @@ def _truncate(quorum: Quorum, peer: int, diverging: EpochOffset) -> bool:
 
 def update_high_watermark(quorum: Quorum, follower: Follower) -> None:
     """Records count as committed here when the leader says so and they are on this node's disk."""
+    # Otherwise ``log`` shows its old end until the next step, which would commit records that are about to go.
     if not quorum.log_changes:
         if 0 < follower.leader_high_watermark <= quorum.synced_end:
             quorum.log_is_whole()  # a disk that began empty takes part in elections from here on (ADR 33)
@@ -187,6 +190,7 @@ def ask_any_voter(quorum: Quorum, among: Collection[int]) -> int:
     ready = [voter for voter in voters if quorum.peers.is_ready(voter, quorum.now)]
     if not ready:
         return min(quorum.peers.ready_at(voter) for voter in voters)
+    # A random one, as in Kafka: the first in order may be the one that never answers.
     chosen = ready[quorum.random.randrange(len(ready))]
     quorum.send(chosen, fetch_request(quorum))
     return quorum.peers.ready_at(chosen)

@@ -47,6 +47,7 @@ def update_high_watermark(quorum: Quorum, leader: Leader) -> None:
     """Commit the records that a majority has on disk, once these include a record of this epoch (Raft 5.4.2)."""
     ends = [_durable_end(quorum, leader, voter) for voter in quorum.voters]
     offset = votes.committed_offset(ends)
+    # At ``start_offset`` is the first record of this epoch. Older records alone never commit, however many have them.
     if offset is None or offset <= leader.start_offset or offset <= (leader.high_watermark or 0):
         return
     leader.high_watermark = offset
@@ -59,6 +60,7 @@ def _durable_end(quorum: Quorum, leader: Leader, voter: int) -> int | None:
     """The end offset that a voter has on disk. The leader's own records count only after its fsync, too; stock Kafka
     counts them before."""
     if voter == quorum.node_id:
+        # A leader that was removed leads on until its removal is committed, without a share of its own (KIP-853).
         return quorum.synced_end if quorum.is_voter else None
     end = leader.replicas.voters[voter].end_offset
     return None if end < 0 else end
@@ -95,6 +97,7 @@ def locate(log: LogView, offset: int, last_epoch: int) -> FetchPosition:
             return FetchPosition(snapshot_id=newest)
     if offset == 0 and last_epoch == 0 and start == 0:  # an empty log diverges nowhere
         return FetchPosition()
+    # As in Raft 5.3, epoch and offset of the last record decide: logs that agree there agree in all before it.
     end = log.end_of_epoch(last_epoch)
     if end.epoch != last_epoch or end.offset < offset:
         return FetchPosition(diverging=end)
@@ -203,6 +206,7 @@ def _answer_all(quorum: Quorum, leader: Leader, fetches: list[ParkedFetch]) -> N
 
 def note_contact(quorum: Quorum, leader: Leader, replica_id: int, directory_id: Uuid) -> None:
     """Check quorum: when a majority (including this node, if it votes) has fetched, the deadline begins anew."""
+    # The same id on another disk is no voter, although it fetches: it must not keep a cut-off leader in office.
     if not quorum.voter_set.has(replica_id, directory_id):
         return
     leader.fetched.add(replica_id)
@@ -272,6 +276,7 @@ def poll_leader(quorum: Quorum, leader: Leader) -> int:
         period = quorum.config.fetch_timeout_ms // 2
         _announce(quorum, leader, period)
         leader.begin_deadline = quorum.now + period
+    # A sole voter has nobody to hear, so check quorum never ends its leadership.
     deadlines = (fetch.deadline for fetch in leader.parking.waiting)
     check_quorum_deadline = leader.check_quorum_deadline if quorum.other_voters() else NEVER
     handover_deadline = NEVER if handover is None else handover.deadline
