@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import click
 
-from migrator.cli.confirm import confirm_cluster_id
 from migrator.cli.controller_at import ControllerAt, controller_options
-from migrator.cli.terminal import ask, say
+from migrator.cli.terminal import ask, confirm_cluster_id, say
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState
 

@@ -29,9 +29,8 @@ from migrator.cli.picture import save_picture
 from migrator.cli.terminal import lasting_console, say_json, without_reader
 from migrator.config.load import read_properties
 from migrator.drill.cluster import ClusterOptions
-from migrator.drill.phases import columns
 from migrator.drill.place import refuse_taken
-from migrator.drill.report import DATA, LIGHT, DrillBrokers, DrillReport, DrillStep, DrillStepState
+from migrator.drill.report import DATA, LIGHT, DrillBrokers, DrillReport, DrillStep, DrillStepState, columns
 from migrator.drill.run import run_drill
 from migrator.drill.scenario.steps import STOCK, DrillOptions
 from migrator.drill.shape import Shape, refuse_too_large, shape_of

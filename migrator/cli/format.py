@@ -25,7 +25,7 @@ from migrator.config.endpoints import is_same_host
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.controller.activation import SAME_AS_BROKERS, bootstrap_level, check_first_level
-from migrator.controller.first_credentials import FORM, MECHANISMS, SALT_BYTES, parse_credential
+from migrator.controller.scram import FORM, MECHANISMS, SALT_BYTES, parse_credential
 from migrator.errors import OperatorError
 from migrator.log.bootstrap import bootstrap_records, read_bootstrap
 from migrator.log.formatting import FormatPlan, format_directories

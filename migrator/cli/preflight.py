@@ -18,10 +18,17 @@ from migrator.cli.terminal import say, say_json
 from migrator.migration.machine.readiness import Severity
 from migrator.observe.problem_groups import said_of
 from migrator.preflight.census import sample_of
-from migrator.preflight.check import Concerns, PreflightCheck, PreflightFinding, PreflightReport, run_checks
+from migrator.preflight.check import (
+    START,
+    Concerns,
+    MigrationPhase,
+    PreflightCheck,
+    PreflightFinding,
+    PreflightReport,
+    run_checks,
+)
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, Evidence
 from migrator.preflight.gather import PreflightRequest, gather
-from migrator.preflight.phases import START, MigrationPhase
 from migrator.preflight.table import CHECKS
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -2,6 +2,11 @@
 
 Orders go to the leader over gRPC, and the quorum carries them out by itself; the command only waits if ``--wait`` is
 given. An interrupted command does not take its order back. ``--json`` prints the fields of `VotersDescription`.
+
+`migrator quorum unregister`: removes the registration of a broker that is gone for good.
+
+It looks at the quorum first and refuses a broker that serves, then sends one request with the login of the property
+file. It also works with Kafka's controllers.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ import asyncio
 import contextlib
 import dataclasses
 import sys
+from pathlib import Path
 
 import click
 from rich.console import Group, RenderableType
@@ -17,14 +23,74 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from migrator.cli import recover, unregister
+from migrator.cli import recover
 from migrator.cli.controller_at import ControllerAt, controller_options
+from migrator.cli.options import config_option
 from migrator.cli.terminal import console, say, say_json
+from migrator.config.load import read_properties, typed_settings
+from migrator.config.settings import Settings
 from migrator.errors import ExitCode, OperatorError
 from migrator.observe.leaders import stock_leads, under_stock
 from migrator.observe.printable import printable
 from migrator.observe.voters import PlanState, ReplicaDescription, VoterOrder, VotersAnswer, VotersDescription
 from migrator.rpc.find_controller import connect, leading_controller
+from migrator.seeing.quorum import QuorumEyes, QuorumLook
+
+
+@click.command("unregister")
+@config_option("Property file of a controller, or the one that 'access' of an inventory names.", required=True)
+@click.option(
+    "--id", "broker_id", metavar="BROKER", type=click.IntRange(min=0), required=True, help="The broker that is gone."
+)
+def unregister_command(config: Path, broker_id: int) -> None:
+    """Remove the registration of a broker that is gone for good, before, in or after a migration.
+
+    A broker that serves is refused: stop it first. If it is started again, it registers again. The login of FILE needs
+    the right Alter on the cluster. Exit codes: 0 the broker is not registered any more, 2 refused or no answer.
+    """
+    asyncio.run(_unregister(typed_settings(read_properties(config), str(config)), broker_id))
+
+
+async def _unregister(settings: Settings, broker_id: int) -> None:
+    eyes = QuorumEyes(settings)
+    try:
+        await eyes.catch_up(lambda sentence: say(sentence, err=True))
+        if not may_unregister(await eyes.look(), broker_id):
+            say(f"broker {broker_id} is not registered: there is nothing to remove")
+            return
+        why_not = await eyes.unregister(broker_id)
+    finally:
+        await eyes.close()
+    if why_not:
+        raise OperatorError(
+            f"the registration of broker {broker_id} cannot be removed: {why_not}",
+            where="the leader of the quorum",
+            remedy="See that a controller leads, and that the login has the right Alter on the cluster",
+        )
+    say(f"broker {broker_id} is not registered any more")
+
+
+def may_unregister(look: QuorumLook, broker_id: int) -> bool:
+    """Check that there is a registration to remove.
+
+    :raises OperatorError: that is unknown, or the broker serves.
+    """
+    if look.image is None:
+        raise OperatorError(
+            "; ".join(look.unknown) or "nothing is committed yet: the quorum knows of no broker",
+            where="the quorum",
+            remedy="Nothing was changed. See that the controllers run, and that this machine reaches them",
+        )
+    registration = look.image.cluster.brokers.get(broker_id)
+    if registration is not None and not registration.fenced:
+        raise OperatorError(
+            f"broker {broker_id} serves",
+            where=f"broker {broker_id}",
+            remedy="Nothing was changed. Stop the broker first, and wait until the quorum misses its heartbeats "
+            "(broker.session.timeout.ms)",
+        )
+    return registration is not None
+
 
 LOOK_AGAIN_SECONDS = 1.0
 WAIT = click.option("--wait", is_flag=True, help="Return only when the voters are those of the target.")
@@ -119,7 +185,7 @@ async def _rollout_lock(where: ControllerAt, move: tuple[str, str] | None) -> No
 
 
 command.add_command(recover.command)
-command.add_command(unregister.command)
+command.add_command(unregister_command)
 
 
 def _order(where: ControllerAt, order: VoterOrder, voters: str, cluster_id: str, *, wait: bool) -> None:

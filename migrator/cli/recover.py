@@ -14,9 +14,8 @@ from typing import Any
 
 import click
 
-from migrator.cli.confirm import confirm_cluster_id
 from migrator.cli.options import config_option
-from migrator.cli.terminal import say, say_json
+from migrator.cli.terminal import confirm_cluster_id, say, say_json
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError

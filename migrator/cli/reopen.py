@@ -11,16 +11,15 @@ from pathlib import Path
 
 import click
 
-from migrator.cli.confirm import confirm_cluster_id
 from migrator.cli.controller_at import ControllerAt, controller_options
 from migrator.cli.gates import broker_files_option, gates_of_files, tell_gates
-from migrator.cli.terminal import ask, say
+from migrator.cli.terminal import ask, confirm_cluster_id, say
 from migrator.config.load import load_settings
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState
 from migrator.observe.status import Gate, Goal, Status
 from migrator.rpc.operator_client import OperatorClient
-from migrator.zookeeper.empty import make_cluster
+from migrator.zookeeper.kafka_tree import make_cluster
 from migrator.zookeeper.session import ZooKeeperSession, options_from
 
 _CONSEQUENCES = (

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import click
 
-from migrator.cli.confirm import confirm_cluster_id
 from migrator.cli.options import config_option
-from migrator.cli.terminal import ask, say
+from migrator.cli.terminal import ask, confirm_cluster_id, say
 from migrator.clock import wall_ms
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings

@@ -2,6 +2,11 @@
 
 It asks the controllers through `QuorumAsker`, and `migrator.observe.status_page` makes the texts. The leader's answer
 counts. ``--json`` prints the fields of `Status`. It changes nothing.
+
+Follows a quorum for commands that show it continuously: the status of the present leader.
+
+`status --watch` and `top` call `every_status`. When the leader changes or goes away, all controllers are asked again.
+It ends only with its task.
 """
 
 from __future__ import annotations
@@ -9,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import click
@@ -19,7 +25,6 @@ from rich.text import Text
 
 from migrator.cli.controller_at import ControllerAt, controller_options
 from migrator.cli.terminal import console, say, say_error, say_json
-from migrator.cli.watching import every_status
 from migrator.errors import ExitCode, OperatorError
 from migrator.observe.next_steps import next_step
 from migrator.observe.printable import printable
@@ -28,9 +33,47 @@ from migrator.observe.problem_groups import groups_of
 from migrator.observe.status import Status
 from migrator.observe.status_page import Answers, change_line, event_line, page_of, problems_of
 from migrator.observe.status_page import Table as TableTexts
-from migrator.rpc.ask_quorum import QuorumAsker
+from migrator.rpc.ask_quorum import Address, QuorumAnswers, QuorumAsker
 from migrator.rpc.find_controller import connect
 from migrator.rpc.operator_client import OperatorClient
+
+RETRY_SECONDS = 1.0
+"""The time between two questions while no controller answers."""
+
+
+async def every_status(
+    asker: QuorumAsker,
+    found: QuorumAnswers | None,
+    show: Callable[[Answers], None],
+    fail: Callable[[OperatorError], None],
+) -> None:
+    """Show each status of the best-informed controller, for ever. Ask all controllers again when that may have changed.
+
+    :param found: the first answers, if the caller has them already.
+    :param fail: called with the reason when no controller answers.
+    """
+    while True:
+        try:
+            found = found or await asker.ask()
+            show(found.answers)
+            if found.best_at is not None:
+                await _while_it_knows_most(asker, found.best_at, found.answers, show)
+            found = None
+        except OperatorError as error:
+            found = None
+            fail(error)
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _while_it_knows_most(
+    asker: QuorumAsker, at: Address, answers: Answers, show: Callable[[Answers], None]
+) -> None:
+    """Show the statuses of one controller, until the leader changes or the stream ends."""
+    async with asker.client(at) as client:
+        async for status in client.watch():
+            if status.quorum.leader_id != answers.best.quorum.leader_id:
+                return
+            show(dataclasses.replace(answers, best=status))
 
 
 @click.command("status")

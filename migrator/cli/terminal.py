@@ -3,6 +3,8 @@
 Every command prints and asks through this module; a test allows no other one to use ``sys.stdout``. When nobody reads
 the output any more (``| head``), a command ends, or goes on in silence where it must (`without_reader`). Source of the
 escapes: `migrator.observe.printable`.
+
+The confirmation of acts that cannot be undone: the operator types the cluster's id.
 """
 
 from __future__ import annotations
@@ -200,3 +202,21 @@ def is_of_output(error: OSError) -> bool:
 def is_pacified() -> bool:
     """Whether click has met a broken pipe of the output, and ends the command."""
     return type(sys.stdout).__name__.endswith(PACIFIED)
+
+
+def confirm_cluster_id(cluster_id: str, given: str | None, *, whose: str) -> None:
+    """Check that the operator means this cluster.
+
+    :param given: the id from the option ``--yes-cluster-id``; None to ask.
+    :param whose: the owner of this id, in words.
+    :raises OperatorError: the operator means another cluster.
+    """
+    typed = (
+        ask_for("Type the cluster id to go on (cluster.id in meta.properties of a broker)") if given is None else given
+    )
+    if typed != cluster_id:
+        raise OperatorError(
+            f"{whose} has the id {cluster_id}, not {typed}",
+            where="" if given is None else "--yes-cluster-id",
+            remedy="Nothing was written. Make sure that you are on the right machine",
+        )

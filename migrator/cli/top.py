@@ -22,18 +22,16 @@ from rich.text import Text
 
 from migrator.cli.controller_at import ControllerAt, controller_options
 from migrator.cli.picture import save_picture
-from migrator.cli.status import table_of
+from migrator.cli.status import RETRY_SECONDS, every_status, table_of
 from migrator.cli.terminal import console, say
-from migrator.cli.watching import RETRY_SECONDS, every_status
 from migrator.config.load import load_settings
 from migrator.config.settings import Settings
 from migrator.errors import ExitCode, OperatorError
 from migrator.observe.loop_health import calm_garbage_collector
 from migrator.observe.printable import printable
-from migrator.observe.rates import RateMeter
 from migrator.observe.status import Status
 from migrator.observe.status_page import Answers
-from migrator.observe.top_page import StageMark, StateReached, TopPage, top_page_of
+from migrator.observe.top_page import RateMeter, StageMark, StateReached, TopPage, top_page_of
 from migrator.rpc.ask_quorum import QuorumAsker
 from migrator.seeing.quorum_status import SeenQuorum
 

@@ -26,8 +26,7 @@ from migrator.log.snapshots import SUFFIX, SnapshotStore
 from migrator.log.synced_end import SyncedEnd
 from migrator.machine import machine
 from migrator.raft.messages import EpochOffset
-from migrator.raft.voter_history import VoterHistory
-from migrator.raft.voter_set import Membership
+from migrator.raft.voter_set import Membership, VoterHistory
 from migrator.records.batch import BatchHeader
 from migrator.records.control import VotersRecord
 from migrator.records.errors import CorruptRecordsError

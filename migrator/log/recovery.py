@@ -21,7 +21,7 @@ from migrator.log.segment import COMPANION_SUFFIXES, Segment, close_all
 from migrator.log.snapshots import SnapshotStore
 from migrator.log.synced_end import SyncedEnd
 from migrator.machine import machine
-from migrator.raft.voter_history import VoterHistory
+from migrator.raft.voter_set import VoterHistory
 from migrator.records.batch import Batch
 from migrator.records.control import VotersRecord, voters_records
 from migrator.records.errors import CorruptRecordsError

@@ -18,9 +18,7 @@ from migrator.image.model import MetadataImage
 from migrator.migration.old_orders import NO_ORDERS, OldOrders, read_old_orders
 from migrator.migration.rollback import check_way_back, end_ops, epoch_to_raise, state_epochs
 from migrator.migration.translate.source import names_below
-from migrator.observe.durations import duration
-from migrator.observe.names import number_ranges
-from migrator.observe.printable import utc
+from migrator.observe.printable import duration, number_ranges, utc
 from migrator.records.metadata import ZkMigrationState
 from migrator.values import value
 from migrator.zookeeper.bulk import BulkReader

@@ -17,7 +17,7 @@ from migrator.controller.way_back import KRAFT_ONLY, NEWEST, closed, is_controll
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.guards import Ownership, Standing, ownership
 from migrator.migration.machine.states import PublicState
-from migrator.observe.names import number_ranges
+from migrator.observe.printable import number_ranges
 from migrator.observe.status import Gate
 from migrator.records.metadata import ConfigResourceType
 from migrator.records.versions import FEATURE_NAME, MINIMUM_SUPPORTED

@@ -25,9 +25,8 @@ from migrator.image.model import MetadataImage
 from migrator.machine import Machine, machine, running_on
 from migrator.node.access.accounts import PublishedAccounts
 from migrator.node.access.audit import Audit
-from migrator.node.access.connection_bounds import connection_quotas, listener_limits
+from migrator.node.access.connection_bounds import IpRates, connection_quotas, listener_limits
 from migrator.node.access.dynamic_bounds import DynamicBounds
-from migrator.node.access.ip_rates import IpRates
 from migrator.node.access.own_principal import check_own_principal
 from migrator.node.core import NodeCore, OpenedDirectory, node_addresses
 from migrator.node.endpoint import ControllerEndpoint
@@ -43,13 +42,19 @@ from migrator.node.orders import KafkaOrders, opened_journal
 from migrator.node.own_threads import OWN_THREADS, OwnThreads
 from migrator.node.propagation import KRaftPropagation
 from migrator.node.quorum.describe import QuorumDescriber
-from migrator.node.quorum.either_transport import EitherTransport
 from migrator.node.quorum.gossip import Gossip, GossipTransport
-from migrator.node.quorum.own_entry import OwnEntry
 from migrator.node.quorum.roll_call import ElectionFacts, NotedTransport, RollCall, VoteNotes, noted
-from migrator.node.quorum.transports import grpc_address, grpc_tls, kafka_transport, peer_clients, raft_transport
+from migrator.node.quorum.transports import (
+    EitherTransport,
+    grpc_address,
+    grpc_tls,
+    kafka_transport,
+    peer_clients,
+    raft_transport,
+)
 from migrator.node.quorum.view import NodeQuorumView
 from migrator.node.quorum.voter_change_apis import VOTER_CHANGE_APIS, VoterChangeApis
+from migrator.node.quorum.voter_changes import OwnEntry
 from migrator.node.reassignment import VoterReassignment
 from migrator.node.refused_brokers import RefusedBrokers
 from migrator.node.registration import ControllerRegistrar
@@ -70,10 +75,9 @@ from migrator.observe.propagation import PropagationMode, PropagationTimes
 from migrator.observe.write_times import WriteTimes
 from migrator.rpc.identity import Identities
 from migrator.rpc.leader_over_kafka import answering
-from migrator.rpc.operator_service import OperatorService
+from migrator.rpc.operator_service import OperatorService, VotersService
 from migrator.rpc.quorum_service import QuorumService
 from migrator.rpc.server import GrpcServer, Service
-from migrator.rpc.voters_service import VotersService
 from migrator.supervision import OnError, Supervisor, TaskKind
 from migrator.wire.api_versions import OUR_FEATURE, OUR_FEATURE_RANGE, Features
 from migrator.wire.aside import lanes

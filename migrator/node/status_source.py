@@ -25,7 +25,7 @@ from migrator.node.rollout_lock import RolloutLockKeeper
 from migrator.node.way_back import WayBackKeeper
 from migrator.observe.journal import Journal
 from migrator.observe.leaders import whom_to_ask
-from migrator.observe.names import number_ranges
+from migrator.observe.printable import number_ranges
 from migrator.observe.status import (
     BrokerState,
     BrokerStatus,

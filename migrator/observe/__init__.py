@@ -3,7 +3,7 @@
 * The status: `status.Status` is one value that the node fills. `status_page` and `top_page` make of it the lines of
   `migrator status` and `migrator top`; `next_steps` says what to do next; `problem_groups` and `rates` help.
 * Metrics: `metrics.Reading` is one value, with Kafka's names where Kafka has the figure. `metrics_endpoint` serves it
-  to Prometheus, and to tools that read beans (`beans`, `bean_answers`); `metrics_access` decides who may read.
+  to Prometheus, and to tools that read beans (`beans`); `metrics_access` decides who may read.
 * The journal: `journal.Journal` keeps the events of the migration across restarts.
 * Logs: `logs` formats the process log, `logins` limits lines about failed logins, `authorizer_log` writes the file of
   the authorizer, and `printable` makes foreign text safe for terminals and logs.

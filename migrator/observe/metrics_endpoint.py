@@ -29,8 +29,7 @@ from prometheus_client.registry import Collector
 
 from migrator.config.listen_errors import cannot_listen
 from migrator.machine import machine
-from migrator.observe.bean_answers import answer_for, takes_no_orders
-from migrator.observe.beans import Beans
+from migrator.observe.beans import Beans, answer_for, takes_no_orders
 from migrator.observe.health import NodeHealth
 from migrator.observe.logins import LoginBook
 from migrator.observe.metrics_access import OPEN, AccessFiles, MetricsAccess
@@ -74,7 +73,7 @@ class MetricsEndpoint:
         health: HealthOf | None = None,
     ) -> None:
         """
-        :param beans: for `migrator.observe.bean_answers`; None: without those paths.
+        :param beans: for `migrator.observe.beans`; None: without those paths.
         :param health: for `HEALTH_PATHS`; None: without those paths.
         :raises OperatorError: the address can't be bound, or a file of ``access`` cannot be used.
         """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from migrator.observe.names import number_ranges
+from migrator.observe.printable import number_ranges
 from migrator.observe.status import BrokerState, Problem, Status
 from migrator.values import value
 

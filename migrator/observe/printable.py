@@ -3,12 +3,17 @@
 Names come from ZooKeeper, from clients and from peers. They can have characters that control a terminal or imitate a
 line of ours: escape sequences, line ends, marks that change the direction of text. So all output passes through here
 when it leaves the process: in `migrator.cli.terminal`, in `migrator.observe.logs`, in pages and reports.
+
+Brokers and controllers by their ids, as people write them.
+
+How long something has lasted, as a person says it.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -78,3 +83,26 @@ def _json_escaped(match: re.Match[str]) -> str:
         return char
     units = char.encode("utf-16-be")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def number_ranges(noun: str, numbers: Iterable[int]) -> str:
+    """``broker 3``, or ``brokers 1-3, 5``; three or more in a row are a range."""
+    found = sorted(set(numbers))
+    runs: list[list[int]] = []
+    for number in found:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return f"{noun}{'s' if len(found) > 1 else ''} {', '.join(parts)}"
+
+
+def duration(ms: int) -> str:
+    """``45 s``, ``12 min 5 s``, ``3 h 10 min``."""
+    seconds = max(0, ms) // 1000
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60} min"

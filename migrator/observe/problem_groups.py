@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from migrator.observe.names import number_ranges
+from migrator.observe.printable import number_ranges
 from migrator.observe.status import Problem
 from migrator.values import value
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import StrEnum
 
-from migrator.observe.durations import duration
-from migrator.observe.names import number_ranges
+from migrator.observe.printable import duration, number_ranges
 from migrator.values import value
 
 

@@ -11,12 +11,10 @@ from collections.abc import Iterable
 from dataclasses import field
 
 from migrator.config.endpoints import is_loopback
-from migrator.observe.durations import duration
 from migrator.observe.kafkas_words import kafkas_words
 from migrator.observe.leaders import stock_leads
-from migrator.observe.names import number_ranges
 from migrator.observe.next_steps import next_step
-from migrator.observe.printable import utc
+from migrator.observe.printable import duration, number_ranges, utc
 from migrator.observe.problem_groups import Group, groups_of
 from migrator.observe.status import (
     SILENT_MS,

@@ -1,7 +1,7 @@
 """Real ZooKeeper and real Kafka as child processes of this one, and other parts that tests, drill and rehearsal need.
 
 `zookeeper.EmbeddedZooKeeper` and `kafka.StockNode` are servers; `java` finds Java and the jars in pyspark, `kafka_jars`
-fetches the jars of a Kafka release, and `kafka_hashes` checks them. `certificates` makes throw-away certificates,
+fetches the jars of a Kafka release and checks them. `certificates` makes throw-away certificates,
 `usage` measures processes. An example::
 
     with EmbeddedZooKeeper(directory / "zookeeper") as server:

@@ -16,8 +16,7 @@ from typing import Self
 from migrator.config.property_edits import file_of
 from migrator.errors import OperatorError, require
 from migrator.parts.java import Jvm, java_command, java_environment
-from migrator.parts.kafka_hashes import LIST, read_hashes
-from migrator.parts.kafka_jars import cache_directory, fetch_jars
+from migrator.parts.kafka_jars import LIST, cache_directory, fetch_jars, read_hashes
 from migrator.parts.processes import ChildProcess, run_to_end
 
 START_SECONDS = 180.0

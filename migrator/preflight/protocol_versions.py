@@ -13,7 +13,7 @@ from migrator.config.keys import IBP
 from migrator.config.settings import Settings
 from migrator.controller.activation import check_first_level
 from migrator.errors import OperatorError, PeerError
-from migrator.observe.names import number_ranges
+from migrator.observe.printable import number_ranges
 from migrator.preflight.asking import ask_each
 from migrator.preflight.reading import read_brokers
 from migrator.records.versions import LATEST_SUPPORTED, MetadataVersion, parse_version, version_at

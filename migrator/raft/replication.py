@@ -24,10 +24,9 @@ from migrator.raft.messages import (
     FetchResponse,
     FetchSnapshotRequest,
 )
-from migrator.raft.parking import ParkedFetch
 from migrator.raft.progress import ReplicaState
 from migrator.raft.quorum import CHECK_QUORUM_FACTOR, Quorum
-from migrator.raft.states import NEVER, Leader, LeadershipTransfer
+from migrator.raft.states import NEVER, Leader, LeadershipTransfer, ParkedFetch
 from migrator.raft.storage import LogView
 from migrator.records.uuid import Uuid
 from migrator.values import value

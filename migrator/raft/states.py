@@ -12,19 +12,54 @@ A prospective candidate asks for pre-votes before it raises the epoch (KIP-996).
 removed and does not know it, unseats no leader.
 
 Source: KafkaRaftClient and QuorumState of Kafka 3.9 and 4.1 (KIP-595, KIP-996).
+
+Fetches that found nothing new and wait for it (KIP-595's long poll).
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
-from migrator.raft.messages import EpochOffset
-from migrator.raft.parking import Parking
+from migrator.raft.messages import EpochOffset, FetchRequest
 from migrator.raft.progress import Replicas
 from migrator.records.uuid import ZERO_UUID, Uuid
 from migrator.values import value
+
+
+@value
+class ParkedFetch:
+    """A fetch, and the time in milliseconds at which it has to be answered."""
+
+    context: Hashable
+    request: FetchRequest
+    deadline: int
+
+
+@dataclass(slots=True)
+class Parking:
+    """The fetches that wait at a leader, in the order of their arrival."""
+
+    waiting: list[ParkedFetch] = field(default_factory=list)
+
+    def park(self, fetch: ParkedFetch) -> None:
+        """Let a fetch wait."""
+        self.waiting.append(fetch)
+
+    def take_all(self) -> list[ParkedFetch]:
+        """Remove and return every waiting fetch."""
+        taken, self.waiting = self.waiting, []
+        return taken
+
+    def take_due(self, now: int) -> list[ParkedFetch]:
+        """Remove and return the fetches whose time has come."""
+        due = [fetch for fetch in self.waiting if fetch.deadline <= now]
+        if due:
+            self.waiting = [fetch for fetch in self.waiting if fetch.deadline > now]
+        return due
+
 
 NEVER = 1 << 62
 """A deadline that does not come, in milliseconds."""

@@ -20,8 +20,7 @@ from google.protobuf.message import DecodeError
 
 from migrator.clock import monotonic_seconds
 from migrator.observe.printable import quoted
-from migrator.rpc.doors import DOORS, REMEDIES, Door
-from migrator.rpc.identity import CALLER, GrpcCaller, Identities
+from migrator.rpc.identity import CALLER, DOORS, REMEDIES, Door, GrpcCaller, Identities
 
 log = logging.getLogger(__name__)
 

@@ -26,19 +26,20 @@ from migrator.observe.voters import VoterOrder, VotersAnswer, VotersDescription
 from migrator.rpc.channel import client_options
 from migrator.rpc.operator_codec import (
     answer_from_proto,
+    description_from_proto,
     event_from_proto,
     force_to_proto,
     gate_from_proto,
     goal_to_proto,
+    order_to_proto,
     status_from_proto,
     verdict_to_proto,
+    voters_answer_from_proto,
 )
 from migrator.rpc.operator_socket import SocketDirectory
 from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc, voters_pb2, voters_pb2_grpc
 from migrator.rpc.tls import Connect, TlsFiles, WrongPeerError
 from migrator.rpc.tls import connect as tls_connect
-from migrator.rpc.voters_codec import answer_from_proto as answered
-from migrator.rpc.voters_codec import description_from_proto, order_to_proto
 
 CONNECT_SECONDS = 5.0
 LOOK_SECONDS = 60.0
@@ -228,7 +229,7 @@ class OperatorClient:
         """Set, replace or clear the target of the voters; only the active controller does."""
         with self._refusals():
             request = voters_pb2.ReassignRequest(cluster_id=cluster_id, order=order_to_proto(order), voters=voters)
-            return answered(await self._voters.Reassign(request, timeout=timeout))
+            return voters_answer_from_proto(await self._voters.Reassign(request, timeout=timeout))
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:

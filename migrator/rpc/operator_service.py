@@ -3,6 +3,11 @@
 The server calls `OperatorService`, which decodes, calls the `StatusSource` of the node and encodes. It decides nothing
 itself. The doorkeeper has already checked who calls. An `OperatorError` of the source becomes a status with its text,
 and ends only that call.
+
+The operator's gRPC service about the voters of the quorum.
+
+The server calls `VotersService`, which decodes, calls the node's `VoterSource` and encodes. The doorkeeper has already
+checked who calls. A refusal ends only that call.
 """
 
 from __future__ import annotations
@@ -26,17 +31,21 @@ from migrator.observe.status import (
     VerdictAnswer,
     VerdictReport,
 )
+from migrator.observe.voters import VoterOrder, VotersAnswer, VotersDescription
 from migrator.rpc.identity import CALLER
 from migrator.rpc.operator_codec import (
     answer_to_proto,
+    description_to_proto,
     event_to_proto,
     force_from_proto,
     gate_to_proto,
     goal_from_proto,
+    order_from_proto,
     status_to_proto,
     verdict_from_proto,
+    voters_answer_to_proto,
 )
-from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc
+from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc, voters_pb2_grpc
 
 
 class StatusSource(Protocol):
@@ -184,3 +193,46 @@ async def _refusals(context: Any) -> AsyncIterator[None]:
         yield
     except OperatorError as error:
         await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+
+
+class VoterSource(Protocol):
+    """The interface between the service and the node, which implements it."""
+
+    async def describe(self) -> VotersDescription:
+        """The voters and the plan now."""
+
+    def updates(self) -> AsyncIterator[VotersDescription]:
+        """Yields the description after every change. A slow reader may miss some changes, but not the last."""
+
+    async def reassign(self, order: VoterOrder, voters: str, cluster_id: str, by: Orderer) -> VotersAnswer:
+        """Set, replace or clear the target; a majority has the order when it returns.
+
+        :raises OperatorError: it is refused, or this controller does not lead.
+        """
+
+
+class VotersService(voters_pb2_grpc.VotersServicer):
+    """Serves `migrator.voters.v1.Voters`."""
+
+    def __init__(self, source: VoterSource) -> None:
+        self._source = source
+
+    def register(self, server: grpc.aio.Server) -> None:
+        voters_pb2_grpc.add_VotersServicer_to_server(self, server)  # type: ignore[no-untyped-call]
+
+    async def Reassign(self, request: Any, context: Any) -> Any:  # noqa: N802 (names of the proto)
+        try:
+            order = order_from_proto(request.order)
+            answer = await self._source.reassign(order, request.voters, request.cluster_id, CALLER.get().orderer)
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except OperatorError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        return voters_answer_to_proto(answer)
+
+    async def Describe(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802, ARG002
+        if not request.follow:
+            yield description_to_proto(await self._source.describe())
+            return
+        async for description in self._source.updates():
+            yield description_to_proto(description)

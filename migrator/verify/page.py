@@ -20,8 +20,7 @@ from migrator.values import value
 from migrator.verify.canonical import RULES
 from migrator.verify.comparison import KindCounts
 from migrator.verify.history import HistoryEntry
-from migrator.verify.next_step import NextStep
-from migrator.verify.verdict import Verdict
+from migrator.verify.verdict import NextStep, Verdict
 
 NOT_EQUAL_MAX = 10
 """How many comparisons are listed below the line: the newest ones that did not end with "equal"."""

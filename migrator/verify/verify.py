@@ -23,8 +23,7 @@ from migrator.log.errors import storage_errors
 from migrator.log.meta_properties import read_meta_properties
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.verify.comparison import Comparison, Reading, settled
-from migrator.verify.kraft.log_tail import LogTail
-from migrator.verify.kraft.observed_tail import end_of_metadata, metadata_tail
+from migrator.verify.kraft.log_tail import LogTail, end_of_metadata, metadata_tail
 from migrator.verify.named import Sources
 from migrator.verify.places import place
 from migrator.verify.recheck import Pair, Recheck

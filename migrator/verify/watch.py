@@ -24,7 +24,7 @@ from migrator.observe.metrics_access import OPEN, AccessFiles
 from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.verify.foreign import ForeignWrite, ForeignWriteSearch
 from migrator.verify.history import History, HistoryEntry
-from migrator.verify.kraft.observed_tail import metadata_tail
+from migrator.verify.kraft.log_tail import metadata_tail
 from migrator.verify.recheck import Recheck
 from migrator.verify.verdict import Verdict, VerifyRequest
 from migrator.verify.zookeeper.side import ZooKeeperSide

@@ -29,8 +29,7 @@ from migrator.machine import FileState, machine
 from migrator.observe.certificates import CertificateBook, chain_ends, trust_ends
 from migrator.values import value
 from migrator.wire.listener_keys import ListenerKeys
-from migrator.wire.pem import PemStore, load_key, load_trust
-from migrator.wire.stores import read_store
+from migrator.wire.stores import PemStore, load_key, load_trust, read_store
 
 log = logging.getLogger(__name__)
 

@@ -17,9 +17,8 @@ from kazoo.interfaces import IAsyncResult
 from migrator.errors import OperatorError
 from migrator.zookeeper import jute
 from migrator.zookeeper.jute import GET_CHILDREN, GET_DATA, MultiRead, Read, ReadResult
-from migrator.zookeeper.lost_connections import retry_lost_connections
 from migrator.zookeeper.ops import ZkError, Znode, may_not_read
-from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession
+from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession, retry_lost_connections
 
 T = TypeVar("T")
 

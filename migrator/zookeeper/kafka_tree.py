@@ -2,6 +2,11 @@
 
 The last step of a rollout and the drill use it. A line holds everything that is needed to create the znode again. A
 deletion applies only to the version that was listed.
+
+Writes the two znodes that make an empty ZooKeeper that of a cluster: ``/cluster/id`` and ``/controller_epoch``.
+
+Only brokers in ZooKeeper mode create them otherwise (``KafkaServer``, ``KafkaZkClient``), and such a broker would
+become the controller of an empty cluster.
 """
 
 from __future__ import annotations
@@ -10,9 +15,16 @@ import base64
 from collections.abc import Iterator
 
 import orjson
+from kazoo.exceptions import KazooException
 
-from migrator.zookeeper.ops import Delete, ZkSource
+from migrator.errors import OperatorError
+from migrator.zookeeper.bulk import BulkReader
+from migrator.zookeeper.ops import Applied, Create, Delete, ZkSource
+from migrator.zookeeper.session import ZooKeeperSession
+from migrator.zookeeper.writer import ConditionalWriter
 from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.cluster_id import decode_cluster_id, encode_cluster_id
+from migrator.zookeeper.znodes.controller import encode_controller_epoch
 
 OTHERS = ("/controller", "/controller_epoch", "/migration", "/cluster", "/feature", "/admin", paths.ROLLOUT)
 
@@ -58,3 +70,46 @@ def delete_of(line: bytes) -> Delete:
         return Delete(str(znode["path"]), int(znode["version"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError("not a line of a copy") from error
+
+
+FIRST_EPOCH = 0
+"""Kafka's ``KafkaController.InitialControllerEpoch``; a claim takes the next one."""
+
+
+def make_cluster(session: ZooKeeperSession, cluster_id: str) -> bool:
+    """Write both znodes, and the chroot if it is missing. Returns False when they are there already.
+
+    :raises OperatorError: other znodes of Kafka are there, or another client writes at the same time.
+    """
+    session.sync()
+    found = list(BulkReader(session).read([*roots(), paths.CLUSTER_ID]))
+    known = [znode for znode in found if znode is not None]
+    last = found[-1]
+    has_epoch = any(znode.path == paths.CONTROLLER_EPOCH for znode in known)
+    if last is not None and has_epoch and decode_cluster_id(last.path, last.data) == cluster_id:
+        return False
+    if known:
+        raise OperatorError(
+            f"this ZooKeeper is not empty: it has {', '.join(znode.path for znode in known[:5])}",
+            where=session.options.hosts,
+            remedy="Nothing was written. If it is the ZooKeeper of this cluster, leave the option out. Otherwise give "
+            "an empty one, or another chroot, in zookeeper.connect of every controller and broker",
+        )
+    try:
+        session.wait_for(session.client.ensure_path_async("/", acl=session.acl_of("/")))
+    except KazooException as error:
+        raise session.refusal(error, "the chroot cannot be created") from error
+    outcome = ConditionalWriter(session).write(
+        [
+            Create(paths.parent_of(paths.CLUSTER_ID), None),
+            Create(paths.CLUSTER_ID, encode_cluster_id(cluster_id)),
+            Create(paths.CONTROLLER_EPOCH, encode_controller_epoch(FIRST_EPOCH)),
+        ]
+    )
+    if not isinstance(outcome, Applied):
+        raise OperatorError(
+            f"the znodes of the cluster were not written: {outcome}",
+            where=session.options.hosts,
+            remedy="Find out who else writes to this ZooKeeper; then repeat the command",
+        )
+    return True

@@ -14,9 +14,8 @@ from kazoo.exceptions import BadVersionError, ConnectionLoss, KazooException, No
 
 from migrator.errors import OperatorError
 from migrator.zookeeper.bulk import RETRY_SECONDS
-from migrator.zookeeper.lost_connections import retry_lost_connections
 from migrator.zookeeper.ops import Applied, Delete, Unknown
-from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession
+from migrator.zookeeper.session import CONNECTION_ERRORS, ZooKeeperSession, retry_lost_connections
 from migrator.zookeeper.writer import ConditionalWriter, split_ops
 
 TOGETHER_MAX = 500

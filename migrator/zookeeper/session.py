@@ -4,6 +4,11 @@ All access of this program to ZooKeeper goes through a `ZooKeeperSession`. It co
 closed. A request that was sent when the connection broke may have been applied; it fails with one of
 `CONNECTION_ERRORS`, and is never sent again here. Created znodes get the access control list that Kafka would give
 them. Calls block: use a thread.
+
+Repeats a request after lost connections, for a bounded time.
+
+Bulk reading and removal call it. It is only for requests that may happen twice. Any other error, and the end of the
+session, ends it at once.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from kazoo.exceptions import (
     AuthFailedError,
@@ -29,6 +34,14 @@ from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+from tenacity import (
+    Retrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    stop_any,
+    stop_when_event_set,
+    wait_random_exponential,
+)
 
 from migrator.config.endpoints import parse_zookeeper_connect
 from migrator.config.settings import Settings
@@ -394,3 +407,31 @@ def default_acl(path: str, *, set_acl: bool) -> Sequence[ACL]:
     if paths.is_sensitive(path):
         return tuple(CREATOR_ALL_ACL)
     return (*CREATOR_ALL_ACL, *READ_ACL_UNSAFE)
+
+
+T = TypeVar("T")
+
+
+def retry_lost_connections(session: ZooKeeperSession, attempt: Callable[[], T], *, seconds: float, done: str) -> T:
+    """Call ``attempt`` until it ends without one of `CONNECTION_ERRORS` and without kazoo's time-out. Returns its
+    result.
+
+    :param seconds: how long to try again after lost connections. The end of the session ends the attempts, too.
+    :param done: the participle of the action for messages, such as "read".
+    :raises ZooKeeperUnavailableError: there is no connection for that long.
+    :raises OperatorError: the server refuses the request.
+    """
+    timeout = session.client.handler.timeout_exception
+    retrying = Retrying(
+        retry=retry_if_exception_type((*CONNECTION_ERRORS, timeout)),
+        stop=stop_any(stop_after_delay(seconds), stop_when_event_set(session.closed)),
+        wait=wait_random_exponential(multiplier=0.05, max=1.0),
+        reraise=True,
+    )
+    try:
+        return retrying(attempt)
+    except (*CONNECTION_ERRORS, timeout) as error:
+        how = "the session was closed" if session.closed.is_set() else f"no answer for {seconds:g} s"
+        raise session.away(f"ZooKeeper could not be {done}: {how} ({type(error).__name__})") from error
+    except KazooException as error:
+        raise session.refusal(error, f"ZooKeeper refused to be {done}") from error

@@ -19,8 +19,7 @@ from migrator.config.tls import TlsChoice
 from migrator.config.types import Secret
 from migrator.errors import OperatorError
 from migrator.values import value
-from migrator.wire.pem import load_key, load_trust
-from migrator.wire.stores import read_store
+from migrator.wire.stores import load_key, load_trust, read_store
 
 _WRONG_NAME = frozenset({62, 64})
 """OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""

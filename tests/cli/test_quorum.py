@@ -21,9 +21,8 @@ from migrator.node.voter_orders import VoterOrders
 from migrator.raft.core import QuorumInfo
 from migrator.raft.effects import AppendLeaderChange
 from migrator.records.control import LeaderChange, Voter
-from migrator.rpc.operator_service import OperatorService
+from migrator.rpc.operator_service import OperatorService, VotersService
 from migrator.rpc.server import GrpcServer
-from migrator.rpc.voters_service import VotersService
 from tests.cli.support.commands import Commands
 from tests.node.support.cluster import FOLLOWS, until
 from tests.node.support.dynamic import DynamicCluster, dynamic

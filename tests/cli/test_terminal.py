@@ -17,7 +17,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from migrator.cli import rehearse, status, terminal, verify_output
+from migrator.cli import rehearse, status, terminal, verify_run
 from migrator.log.dump import to_lines, to_objects
 from migrator.log.snapshots import SnapshotWriter
 from migrator.migration.machine.readiness import Gap
@@ -129,7 +129,7 @@ def test_a_verdict_shows_names_as_text() -> None:
         DIFFERENT, comparison=Comparison(DIFFERENT.comparison.kinds, (difference,)), undecided=(difference,), why=EVIL
     )
     file = io.StringIO()
-    verify_output._print(terminal.console(file=file, width=5_000), verdict)
+    verify_run._print(terminal.console(file=file, width=5_000), verdict)
     check(file.getvalue())
     page = render(verdict, replace(about(verdict), sources={EVIL: EVIL}, host=EVIL), [], NOW_MS)
     assert "<b>" not in page.replace("<b></b>", "")

@@ -15,10 +15,9 @@ from migrator.cli.terminal import console
 from migrator.cli.top import LEAVE, Fitted, render
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
-from migrator.observe.rates import Rates
 from migrator.observe.status import JournalEvent, Problem
 from migrator.observe.status_page import Answers
-from migrator.observe.top_page import TopPage, top_page_of
+from migrator.observe.top_page import Rates, TopPage, top_page_of
 from tests.observe.support.statuses import a_status, zookeeper_brokers
 
 PROBLEMS = tuple(Problem(f"topic {n}", "it has a bad name", "Rename it", warning=True) for n in range(30))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import migrator
-from migrator.cli.unregister import may_unregister
+from migrator.cli.quorum import may_unregister
 from migrator.errors import OperatorError
 from migrator.image.model import EMPTY_IMAGE, MetadataImage
 from migrator.seeing.quorum import QuorumLook

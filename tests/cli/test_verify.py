@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from migrator.cli.verify import command
-from migrator.cli.verify_output import labels
+from migrator.cli.verify_run import labels
 from migrator.errors import ExitCode, OperatorError
 from migrator.verify.named import Sources
 

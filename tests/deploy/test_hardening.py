@@ -28,7 +28,6 @@ UNIT = "kraft-migrator.service"
 NEED_EXTRAS = {
     "migrator.cli.ask_run",
     "migrator.cli.drill",
-    "migrator.cli.verify_output",
     "migrator.cli.verify_run",
 } | {
     "migrator.observe.pages.template",

@@ -8,7 +8,7 @@ from pathlib import Path
 from migrator.apis.registry import APIS
 from migrator.config.load import load_settings
 from migrator.parts.certificates import Authority, write_private
-from migrator.rpc.doors import DOORS
+from migrator.rpc.identity import DOORS
 from migrator.wire.listener_settings import broker_security, controller_security
 from migrator.wire.schemas import CONTROLLER_APIS, request_type
 from migrator.zookeeper.session import options_from

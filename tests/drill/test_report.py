@@ -16,8 +16,7 @@ import pytest
 
 from migrator.cli.drill import draw, progress, shown
 from migrator.cli.terminal import console
-from migrator.drill.phases import phases
-from migrator.drill.report import LIGHT, DrillBrokers, DrillFailedError, DrillReport
+from migrator.drill.report import LIGHT, DrillBrokers, DrillFailedError, DrillReport, phases
 from migrator.errors import OperatorError
 from migrator.observe.status import JournalEvent
 

@@ -13,7 +13,7 @@ from migrator.observe.status import Goal, VerdictReport
 from migrator.parts.processes import run_to_end
 from migrator.rpc.find_controller import active_controller
 from migrator.rpc.operator_client import OperatorClient
-from migrator.verify.report import begin
+from migrator.verify.job import beginning_of
 from migrator.verify.zookeeper.side import ZooKeeperSide
 from tests.conftest import ZooKeeperSpace
 from tests.faults.support.cluster import cluster_in, start_all
@@ -28,7 +28,7 @@ async def test_the_migration_ends_only_on_a_verdict_that_began_after_the_last_wr
         (controller,) = cluster.controllers
         start_all(cluster)
         await cluster.until_converged()
-        early = await begin(lambda: active_controller(controller.property_file, None))
+        early = await beginning_of(lambda: active_controller(controller.property_file, None))
         assert not early.finishing
 
         async def reported(epoch: int, *, equal: bool = True) -> str:
@@ -56,7 +56,7 @@ async def test_the_migration_ends_only_on_a_verdict_that_began_after_the_last_wr
         async with OperatorClient.on_socket(controller.metadata_directory) as client:
             assert "verdict" in {gate.name for gate in await client.gates(Goal.FINISH) if not gate.open}
 
-        late = await begin(lambda: active_controller(controller.property_file, None))
+        late = await beginning_of(lambda: active_controller(controller.property_file, None))
         assert late.finishing
         assert late.leader_epoch > early.leader_epoch
         assert "began in leader epoch" in await reported(early.leader_epoch), "it was read before the last write"

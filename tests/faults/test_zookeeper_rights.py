@@ -19,8 +19,7 @@ from migrator.drill.cluster import zookeeper_client
 from migrator.drill.controller_channel import ControllerChannel
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.errors import ExitCode
-from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
-from migrator.parts.zookeeper_security import ZooKeeperSasl
+from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions, ZooKeeperSasl
 from migrator.wire.schemas import build, request_type
 from migrator.zookeeper.logins import JaasEntry
 from migrator.zookeeper.ops import FORBIDDEN_REMEDY

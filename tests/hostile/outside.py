@@ -19,12 +19,11 @@ from migrator.migration.machine.states import State
 from migrator.observe.metrics_access import OPEN, AccessFiles
 from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.rpc.channel import CLIENT_OPTIONS, MAX_REQUEST_BYTES
-from migrator.rpc.operator_service import OperatorService
+from migrator.rpc.operator_service import OperatorService, VotersService
 from migrator.rpc.operator_socket import SocketDirectory
 from migrator.rpc.quorum_service import QuorumService
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.stubs import operator_pb2
-from migrator.rpc.voters_service import VotersService
 from tests.hostile.doors import Door, Knock, rounds
 from tests.hostile.values import TEXTS, Hostile
 from tests.node.support.cluster import CLUSTER_ID

@@ -19,8 +19,7 @@ from migrator.raft.messages import EpochOffset, RaftRequest, RaftResponse
 from migrator.raft.transport import TransportError, UnreachableError
 from migrator.rpc.codec import from_proto, to_proto
 from migrator.rpc.identity import CALLER, GrpcCaller
-from migrator.rpc.operator_service import OperatorService
-from migrator.rpc.voters_service import VotersService
+from migrator.rpc.operator_service import OperatorService, VotersService
 from migrator.wire.decode import decode_exactly
 from migrator.wire.encode import encode_entity
 from migrator.wire.principal import Principal

@@ -9,8 +9,7 @@ import pytest
 from migrator.clock import wall_ms
 from migrator.drill.cluster import CHROOT, CLUSTER_ID, zookeeper_client
 from migrator.drill.kafka.cluster import KafkaBrokerMode, until
-from migrator.drill.security.protection import ControllerDoor, Secured
-from migrator.drill.security.users import OPERATOR
+from migrator.drill.security.protection import OPERATOR, ControllerDoor, Secured
 from migrator.drill.workload.fill import FillOptions, fill
 from migrator.parts.kafka import StockKafka
 from migrator.parts.zookeeper import EmbeddedZooKeeper

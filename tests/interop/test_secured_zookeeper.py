@@ -38,8 +38,7 @@ from migrator.parts.certificates import Authority, write_private
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import run_to_end
-from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
-from migrator.parts.zookeeper_security import ZooKeeperSasl, ZooKeeperTls
+from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions, ZooKeeperSasl, ZooKeeperTls
 from migrator.zookeeper.ops import Applied, Create
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession, default_acl, options_from
 from migrator.zookeeper.writer import ConditionalWriter

@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from migrator.node.core import NodeCore
 from migrator.node.endpoint import ControllerEndpoint
-from migrator.node.quorum.either_transport import EitherTransport
+from migrator.node.quorum.transports import EitherTransport
 from migrator.parts.processes import free_port
 from migrator.raft.messages import (
     BeginQuorumEpochRequest,

@@ -31,9 +31,8 @@ from migrator.observe.journal import Journal
 from migrator.observe.status import Force, JournalEvent, Orderer
 from migrator.observe.voters import VoterOrder
 from migrator.records.acl_codes import AclOperation, ResourceType
-from migrator.rpc.doors import DOORS
-from migrator.rpc.doors import ORDERS as MAY_ORDER
-from migrator.rpc.identity import local_user
+from migrator.rpc.identity import DOORS, local_user
+from migrator.rpc.identity import ORDERS as MAY_ORDER
 from migrator.wire.principal import Principal
 from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import CONTROLLER_APIS, build, request_type, response_type

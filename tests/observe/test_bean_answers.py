@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.observe.bean_answers import answer_for
-from migrator.observe.beans import CONTROLLER, NAMES, RAFT, STATE, beans_of
+from migrator.observe.beans import CONTROLLER, NAMES, RAFT, STATE, answer_for, beans_of
 from migrator.observe.metrics import CONTROLLER_PREFIX, GAUGES, METRICS
 from migrator.observe.write_times import METRICS as WRITE_METRICS
 from migrator.observe.write_times import WriteTimes

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from migrator.observe.rates import HISTORY, RateMeter
 from migrator.observe.status import Status, WriteBehindStatus
+from migrator.observe.top_page import HISTORY, RateMeter
 from tests.observe.support.statuses import a_status
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from migrator.migration.machine.states import PublicState, State
-from migrator.observe.durations import duration
-from migrator.observe.names import number_ranges
+from migrator.observe.printable import duration, number_ranges
 from migrator.observe.problem_groups import groups_of
 from migrator.observe.status import BrokerState, BrokerStatus, JournalEvent, Problem, WriteBehindStatus, silent_voters
 from migrator.observe.status_page import Answers, Unreached, change_line, page_of, problems_of

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from migrator.migration.machine.states import PublicState, State
-from migrator.observe.rates import Rates
 from migrator.observe.status import BrokerState, BrokerStatus, Problem
 from migrator.observe.status_page import Answers
-from migrator.observe.top_page import LINES_MAX, ROAD, StageMark, TopPage, sparkline, top_page_of
+from migrator.observe.top_page import LINES_MAX, ROAD, Rates, StageMark, TopPage, sparkline, top_page_of
 from tests.observe.support.statuses import a_status, zookeeper_brokers
 
 

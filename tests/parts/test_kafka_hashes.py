@@ -14,7 +14,7 @@ from migrator.cli import drill, rehearse
 from migrator.errors import ExitCode, OperatorError
 from migrator.parts import kafka_jars
 from migrator.parts.kafka import KafkaRelease, StockKafka
-from migrator.parts.kafka_hashes import LIST, read_hashes
+from migrator.parts.kafka_jars import LIST, read_hashes
 from migrator.parts.processes import free_port
 
 JARS = {"kafka-clients-1.2.3.jar": b"clients", "kafka_2.13-1.2.3.jar": b"server", "zookeeper-1.0.jar": b"zookeeper"}

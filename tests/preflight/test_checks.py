@@ -9,11 +9,10 @@ import pytest
 
 from migrator.config.key_lists import TOPIC_DEFAULTS
 from migrator.config.key_uses import Use, listed_use
-from migrator.preflight.check import Concerns
+from migrator.preflight.check import KRAFT, SPANS, START, Concerns
 from migrator.preflight.checks.controllers import RUNS_WITH_IT
 from migrator.preflight.checks.defaults import DECIDED, SHOWN
 from migrator.preflight.checks.security import STOCK_WAY
-from migrator.preflight.phases import KRAFT, SPANS, START
 from migrator.preflight.table import CHECKS
 from tests.preflight.support import cases_of_brokers, cases_of_files, cases_of_the_way, cases_of_zookeeper
 from tests.preflight.support.ready_cluster import ReadyCluster

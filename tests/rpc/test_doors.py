@@ -22,15 +22,13 @@ from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest
 from migrator.raft.transport import TransportError, UnreachableError, WrongVoterError
 from migrator.rpc import doorkeeper, raft_transport
 from migrator.rpc.channel import CLUSTER_KEY, MAX_REQUEST_BYTES
-from migrator.rpc.doors import DOORS, CallerRole
-from migrator.rpc.identity import NOBODY, read_certificate
+from migrator.rpc.identity import DOORS, NOBODY, CallerRole, read_certificate
 from migrator.rpc.operator_client import OperatorClient
-from migrator.rpc.operator_service import OperatorService
+from migrator.rpc.operator_service import OperatorService, VotersService
 from migrator.rpc.quorum_service import QuorumService
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.stubs import operator_pb2, quorum_pb2, voters_pb2
 from migrator.rpc.tls import OWN_USE, TRUST_USE, TlsFiles
-from migrator.rpc.voters_service import VotersService
 from migrator.values import value
 from tests.patience import PATIENCE_SECONDS
 from tests.rpc.support.identities import AUTHORITY, IDENTITIES, files_of, voter

@@ -13,9 +13,9 @@ from migrator.observe.status import Orderer
 from migrator.observe.voters import VoterOrder, VotersAnswer
 from migrator.rpc.identity import SOCKET, local_user
 from migrator.rpc.operator_client import OperatorClient
+from migrator.rpc.operator_service import VotersService
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.stubs import voters_pb2
-from migrator.rpc.voters_service import VotersService
 from tests.rpc.support.voters import DESCRIPTION, VotersOfTest
 
 

@@ -8,8 +8,7 @@ from random import Random
 
 from migrator.raft.messages import EpochOffset
 from migrator.raft.states import NEVER_ELECTED, ElectionState
-from migrator.raft.voter_history import VoterHistory
-from migrator.raft.voter_set import NO_MEMBERSHIP, Membership, VoterSet
+from migrator.raft.voter_set import NO_MEMBERSHIP, Membership, VoterHistory, VoterSet
 from migrator.records.control import KRaftVersion, KRaftVoters
 from tests.simulation.batches import KEY_BYTES, Batch
 

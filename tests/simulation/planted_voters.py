@@ -14,8 +14,7 @@ from migrator.raft.progress import Replicas, ReplicaState
 from migrator.raft.quorum import Quorum
 from migrator.raft.states import Leader
 from migrator.raft.voter_changes import AddVoter, RemoveVoter
-from migrator.raft.voter_history import VoterHistory
-from migrator.raft.voter_set import VoterSet
+from migrator.raft.voter_set import VoterHistory, VoterSet
 from migrator.records.uuid import Uuid
 from tests.simulation.batches import Batch, Target
 from tests.simulation.disk import SimulatedLog

@@ -10,8 +10,7 @@ import pytest
 
 from migrator.cli.main import migrator
 from migrator.verify.named import Sources
-from migrator.verify.next_step import next_step
-from migrator.verify.verdict import Verdict
+from migrator.verify.verdict import Verdict, next_step
 from tests.verify.support.sample_pages import DIFFERENT, EQUAL, UNDECIDED
 
 FILE = Sources(metadata="/meta data", config="c.properties")

@@ -15,8 +15,8 @@ from migrator.rpc.find_controller import active_controller
 from migrator.rpc.operator_client import OperatorClient
 from migrator.verify import job
 from migrator.verify.comparison import Comparison, Difference, KindCounts
+from migrator.verify.job import repair
 from migrator.verify.recheck import Pair
-from migrator.verify.repair import repair
 from migrator.verify.verdict import Verdict, VerifyRequest
 from tests.rpc.support.identities import command_config
 from tests.rpc.support.operator_node import WRITTEN, PlayedNode, served

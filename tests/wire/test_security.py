@@ -19,11 +19,11 @@ from migrator.errors import InvariantViolation, OperatorError, PeerError
 from migrator.parts.certificates import Authority, common_name
 from migrator.raft.transport import TransportError
 from migrator.wire.client import KafkaClient
-from migrator.wire.pem import PemStore
 from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import API_VERSIONS, SASL_AUTHENTICATE, build, request_type, response_type
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener, ListenerLimits
+from migrator.wire.stores import PemStore
 from tests.wire.support.accounts import Accounts
 
 HEARTBEAT = 63

@@ -21,16 +21,16 @@ from migrator.machine import machine
 from migrator.observe.certificates import CertificateBook
 from migrator.observe.logins import LoginBook
 from migrator.raft.transport import TransportError
-from migrator.wire.alerting_tls import LAST_TESTED, TLS_BUFFER_BYTES, use_in_asyncio
+from migrator.wire.acceptor import LAST_TESTED, TLS_BUFFER_BYTES, use_in_asyncio
 from migrator.wire.book import Part, Stage
 from migrator.wire.client import KafkaClient
 from migrator.wire.listener_keys import ListenerKeys
-from migrator.wire.pem import PemStore, load_key
 from migrator.wire.quotas import ConnectionQuotas, ProcessLimits
 from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import build, request_type, response_type
 from migrator.wire.security import ListenerSecurity, listener_security
 from migrator.wire.server import KafkaListener, ListenerLimits
+from migrator.wire.stores import PemStore, load_key
 from migrator.wire.tls import CHECK_SECONDS, TlsStores
 from tests.patience import eventually
 from tests.wire.support.odd_certificates import Signed, make

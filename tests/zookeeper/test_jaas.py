@@ -10,7 +10,7 @@ import pytest
 
 from migrator.config.jaas import JaasSyntaxError
 from migrator.errors import OperatorError
-from migrator.parts.zookeeper_security import quoted
+from migrator.parts.zookeeper import quoted
 from migrator.zookeeper.logins import DigestLogin, JaasEntry, parse_jaas
 from tests.parts.support.jaas import client_jaas
 

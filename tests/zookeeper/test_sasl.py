@@ -14,8 +14,7 @@ from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE
 
 from migrator.drill.cluster import MIGRATOR
 from migrator.errors import ExitCode, OperatorError
-from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
-from migrator.parts.zookeeper_security import ZooKeeperSasl
+from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions, ZooKeeperSasl
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.logins import JaasEntry
 from migrator.zookeeper.ops import Applied, Create, Failed, SetData, ZkError

@@ -15,8 +15,7 @@ from cryptography import x509
 from migrator.config.tls import TlsChoice
 from migrator.config.types import Secret
 from migrator.parts.certificates import Authority, write_private
-from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
-from migrator.parts.zookeeper_security import ZooKeeperSasl, ZooKeeperTls
+from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions, ZooKeeperSasl, ZooKeeperTls
 from migrator.zookeeper.bulk import BulkReader
 from migrator.zookeeper.logins import JaasEntry
 from migrator.zookeeper.ops import Applied, Create

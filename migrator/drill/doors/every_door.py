@@ -23,8 +23,7 @@ from migrator.drill.doors.intruder import DENIED, NONE, Attempts, shut_to_all
 from migrator.drill.probes import command
 from migrator.drill.report import DrillReport
 from migrator.drill.security.open_ports import ask_every_port
-from migrator.drill.security.protection import Secured
-from migrator.drill.security.users import CONTROLLER, INTRUDER, OPERATOR, WRITER
+from migrator.drill.security.protection import CONTROLLER, INTRUDER, OPERATOR, WRITER, Secured
 from migrator.parts.zookeeper import answer_to_word, four_letter_word
 from migrator.zookeeper.session import default_acl
 from migrator.zookeeper.znodes import paths

@@ -19,10 +19,9 @@ import grpc.aio
 
 from migrator.drill.cluster import CLUSTER_ID, ControllerProcess
 from migrator.drill.doors.intruder import DENIED, NONE, PATIENCE_SECONDS, RETRY_SECONDS, Address, Attempts, shut_to_all
-from migrator.drill.security.protection import METRICS_READER, Secured
-from migrator.drill.security.users import INTRUDER
+from migrator.drill.security.protection import INTRUDER, METRICS_READER, Secured
 from migrator.rpc.channel import CLIENT_OPTIONS, CLUSTER_KEY, host_port
-from migrator.rpc.doors import DOORS, OPERATOR, QUORUM
+from migrator.rpc.identity import DOORS, OPERATOR, QUORUM
 
 CALL_SECONDS = 10.0
 LISTENER, METRICS = "migrator.grpc.listener", "migrator.metrics.listener"

@@ -17,7 +17,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from migrator.drill.controller_channel import ControllerChannel
-from migrator.drill.security.users import WRITER
+from migrator.drill.security.protection import WRITER
 from migrator.drill.workload.workload import errors_of
 from migrator.raft.events import Failure
 from migrator.raft.transport import PeerTimeoutError, TransportError

@@ -39,7 +39,7 @@ from migrator.drill.probes import all_report, until
 from migrator.drill.report import DrillReport
 from migrator.drill.rollout.desk import DeskNode, DeskNodes, RolloutDesk
 from migrator.drill.rollout.services import KafkaNode, OurController
-from migrator.drill.security.users import OPERATOR, ORDERS
+from migrator.drill.security.protection import OPERATOR, ORDERS
 from migrator.drill.shape import Shape
 from migrator.drill.workload.fill import AWKWARD_TOPICS, PLAIN_TOPIC, FillOptions, fill, topic_config
 from migrator.drill.workload.workload import Workload

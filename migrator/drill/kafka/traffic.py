@@ -12,12 +12,12 @@ from collections import Counter
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from migrator.drill.kafka.activity import Activity
 from migrator.drill.kafka.clients import (
     ANONYMOUS,
     ANSWER_SECONDS,
     ASKS_AGAIN,
     QUIET,
+    Activity,
     Admin,
     Login,
     Traffic,
@@ -27,9 +27,9 @@ from migrator.drill.kafka.clients import (
 from migrator.drill.kafka.cluster import until
 from migrator.drill.kafka.transactions import Transactions, faults, undone
 from migrator.drill.report import DrillReport
-from migrator.drill.security.protection import IN_CLEAR, InClear
-from migrator.drill.security.users import (
+from migrator.drill.security.protection import (
     AUDITORS,
+    IN_CLEAR,
     ORDERS,
     PAYER,
     PAYMENTS,
@@ -38,6 +38,7 @@ from migrator.drill.security.users import (
     RESTING,
     TRANSACTIONAL_ID,
     WRITER,
+    InClear,
 )
 
 COMMIT_EVERY_SECONDS = 0.5

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from confluent_kafka import KafkaError, KafkaException, Producer
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
-from migrator.drill.kafka.activity import Activity
-from migrator.drill.kafka.clients import ANONYMOUS, ASKS_AGAIN, PATIENT, Login, is_unknown_topic
+from migrator.drill.kafka.clients import ANONYMOUS, ASKS_AGAIN, PATIENT, Activity, Login, is_unknown_topic
 from migrator.drill.kafka.cluster import until
 
 RECORDS = 10

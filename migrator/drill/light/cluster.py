@@ -37,7 +37,7 @@ from migrator.drill.light import image_comparison
 from migrator.drill.light.broker import LightBroker, LightBrokerMode, LightBrokerOptions
 from migrator.drill.probes import answers, broker_leads, dual_writing, until
 from migrator.drill.report import DrillReport
-from migrator.drill.security.users import BROKER, OPERATOR
+from migrator.drill.security.protection import BROKER, OPERATOR
 from migrator.drill.workload.fill import AWKWARD_TOPICS, FillOptions, fill
 from migrator.drill.workload.workload import Workload
 from migrator.errors import ExitCode

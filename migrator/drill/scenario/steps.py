@@ -14,7 +14,6 @@ from typing import Any
 
 from migrator.drill.cluster import WAIT_SECONDS, Cluster, ClusterOptions, ControllerProcess
 from migrator.drill.doors.every_door import try_doors, under_attack
-from migrator.drill.phases import phases
 from migrator.drill.probes import (
     StopAtClaim,
     all_report,
@@ -30,10 +29,9 @@ from migrator.drill.probes import (
     until,
     verify,
 )
-from migrator.drill.report import DrillReport
-from migrator.drill.scenario.finish import finish, refuse_rollback
+from migrator.drill.report import DrillReport, phases
+from migrator.drill.scenario.finish import finish, refuse_rollback, roll_back
 from migrator.drill.scenario.reassign import reassign
-from migrator.drill.scenario.rollback import roll_back
 from migrator.drill.workload.fill import PLAIN_TOPIC
 from migrator.drill.workload.workload import Workload
 from migrator.errors import ExitCode

@@ -2,6 +2,10 @@
 
 Clusters ask it for the properties of each node and the login of each user. `Secured` makes certificates and passwords
 anew for each drill. Both have the same methods, so no step asks which one it has.
+
+The users of a drill's secured cluster, each with the fewest permissions that it needs.
+
+Brokers and controllers are super users. The intruder has a password and a certificate as others, and no permission.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import datetime as dt
 import secrets
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
@@ -19,12 +23,11 @@ import grpc
 from migrator.config.checks import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from migrator.config.kafkas_broker import MECHANISM
 from migrator.config.load import typed_settings
-from migrator.drill.security.users import BROKER, CONTROLLER, OPERATOR, PERMISSIONS, USERS
 from migrator.image.model import ScramCredential
 from migrator.parts.certificates import Authority, write_private
 from migrator.parts.processes import free_port
-from migrator.parts.zookeeper import ZooKeeperOptions
-from migrator.parts.zookeeper_security import ZooKeeperTls
+from migrator.parts.zookeeper import ZooKeeperOptions, ZooKeeperTls
+from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
 from migrator.values import value
 from migrator.wire.principal import Principal
 from migrator.wire.sasl import Authenticated, NoAccounts, ScramAccount, scram_credential
@@ -32,6 +35,41 @@ from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_securit
 from migrator.zookeeper.session import SessionOptions, options_from
 from migrator.zookeeper.znodes.acls import AclEntry, ResourcePattern
 from migrator.zookeeper.znodes.scram import format_credential
+
+BROKER, CONTROLLER = "broker", "controller"
+OPERATOR, WRITER, READER, PAYER = "operator", "orders-writer", "orders-reader", "payments-writer"
+INTRUDER = "intruder"
+USERS = (BROKER, CONTROLLER, OPERATOR, WRITER, READER, PAYER, INTRUDER)
+
+ORDERS, PAYMENTS = "drill.orders", "drill.payments"
+"""Topics of the idempotent and of the transactional producer."""
+READERS, RESTING, AUDITORS = "drill-readers", "drill-resting", "drill-auditors"
+"""The group that reads all the time, one that read a little before the migration and committed, and one that reads
+everything at the end."""
+GROUPS = "drill-"
+TRANSACTIONAL_ID = "drill"
+
+
+def _allow(user: str, operation: AclOperation) -> AclEntry:
+    return AclEntry(f"User:{user}", "*", operation, AclPermission.ALLOW)
+
+
+def _literal(resource_type: ResourceType, name: str) -> ResourcePattern:
+    return ResourcePattern(resource_type, name, PatternType.LITERAL)
+
+
+PERMISSIONS: Mapping[ResourcePattern, Sequence[AclEntry]] = MappingProxyType(
+    {
+        _literal(ResourceType.TOPIC, ORDERS): (_allow(WRITER, AclOperation.WRITE), _allow(READER, AclOperation.READ)),
+        _literal(ResourceType.TOPIC, PAYMENTS): (_allow(PAYER, AclOperation.WRITE), _allow(READER, AclOperation.READ)),
+        _literal(ResourceType.TRANSACTIONAL_ID, TRANSACTIONAL_ID): (_allow(PAYER, AclOperation.WRITE),),
+        ResourcePattern(ResourceType.GROUP, GROUPS, PatternType.PREFIXED): (_allow(READER, AclOperation.READ),),
+        _literal(ResourceType.TOPIC, "*"): (_allow(OPERATOR, AclOperation.ALL),),
+        _literal(ResourceType.CLUSTER, "kafka-cluster"): (_allow(OPERATOR, AclOperation.ALL),),
+    }
+)
+"""The access control entries in ZooKeeper before the migration."""
+
 
 SCRAM_256, SCRAM_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 REPLICATION, CLIENTS = "REPLICATION", "CLIENTS"

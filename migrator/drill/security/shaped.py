@@ -12,13 +12,15 @@ from types import MappingProxyType
 from migrator.config.checks import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from migrator.config.kafkas_broker import MECHANISM
 from migrator.drill.security.protection import (
+    BROKER,
+    CONTROLLER,
     SCRAM_512,
+    USERS,
     BrokerPorts,
     ControllerDoor,
     InClear,
     Secured,
 )
-from migrator.drill.security.users import BROKER, CONTROLLER, USERS
 from migrator.drill.shape import ListenerShape, Shape
 from migrator.parts.zookeeper import ZooKeeperOptions
 from migrator.wire.security import PLAINTEXT, ListenerSecurity, listener_security

@@ -13,7 +13,7 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.image.model import ClusterImage
 from migrator.migration.machine.states import State
 from migrator.migration.machine.transitions import Finding
-from migrator.observe.names import number_ranges
+from migrator.observe.printable import number_ranges
 from migrator.observe.status import VerdictReport
 from migrator.values import value
 

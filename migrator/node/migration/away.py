@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from migrator.clock import monotonic_ms
-from migrator.observe.durations import duration
+from migrator.observe.printable import duration
 
 log = logging.getLogger(__name__)
 

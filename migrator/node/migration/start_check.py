@@ -18,7 +18,7 @@ from migrator.errors import OperatorError
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.finish import POST_MIGRATION_FLAG_WARNING, refuse_start_with_flag_off, zk_mode_brokers
 from migrator.migration.machine.readiness import TOO_MANY_STOCK, TOO_MANY_STOCK_REMEDY, is_too_many_stock
-from migrator.observe.names import number_ranges
+from migrator.observe.printable import number_ranges
 from migrator.raft.transport import RaftTransport
 from migrator.records.metadata import ZkMigrationState
 from migrator.wire.observer import NoAnswerError, Observer

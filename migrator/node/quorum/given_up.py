@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from migrator.clock import monotonic_seconds
-from migrator.observe.names import number_ranges
+from migrator.observe.printable import number_ranges
 from migrator.observe.status import Problem
 from migrator.raft.messages import RaftRequest, RaftResponse
 from migrator.raft.telling import GIVEN_UP, asker_of

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 
 from migrator.clock import monotonic_ms
-from migrator.observe.durations import duration
-from migrator.observe.names import number_ranges
+from migrator.observe.printable import duration, number_ranges
 from migrator.raft.census import Word
 from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest, VoteResponse
 from migrator.raft.transport import RaftHandler, RaftTransport

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from migrator.config.reading import means_the_same
 from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.migration.machine.states import PublicState
-from migrator.observe.names import number_ranges
-from migrator.observe.printable import number_of
+from migrator.observe.printable import number_of, number_ranges
 from migrator.rollout.gates import following
 from migrator.rollout.gates.placements import harmed, without_replicas_on
 from migrator.rollout.gates.wording import (

@@ -2,6 +2,8 @@
 
 `read_image` replays everything each time; `LogTail` keeps its place, and reports every step, so that its user knows
 which values a leaf had between two readings.
+
+The log that a comparison follows: from a controller's directory, or fetched from running controllers.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from migrator.records.batch import HEADER_SIZE, Batch
 from migrator.records.errors import CorruptRecordsError
 from migrator.records.runs import checked_batches
 from migrator.values import value
-from migrator.verify.kraft.files import COMPARE, read_image
+from migrator.verify.kraft.files import COMPARE, end_of_log, read_image
+from migrator.verify.kraft.observed import BEGIN, Observed, is_address, observed
+from migrator.verify.places import place
 
 RESTARTS_MAX = 5
 """How often in a row a file may disappear while it is read, because a snapshot has replaced it."""
@@ -132,3 +136,38 @@ class LogTail:
             replay(self._loader, batch)
         except (CorruptRecordsError, InvariantViolation) as error:
             raise OperatorError(str(error), where=str(path), remedy=COMPARE) from error
+
+
+class ObservedTail(LogTail):
+    """Fetches, before each step, the records committed since the last one."""
+
+    def __init__(self, quorum: Observed, scratch: Path, until: int | None = None) -> None:
+        self._quorum = quorum
+        self._scratch = scratch
+        self._reached = BEGIN
+        self._fetch()
+        super().__init__(scratch, until)
+
+    def advance(self) -> None:
+        """Read what was appended since (see `LogTail`)."""
+        self._fetch()
+        super().advance()
+
+    def _fetch(self) -> None:
+        self._reached = self._quorum.fetch(self._scratch, start=self._reached)
+
+
+def metadata_tail(metadata: str, config: str | None, scratch: Path, until: int | None) -> LogTail:
+    """Follow the log that ``--metadata`` names.
+
+    :param scratch: an empty directory for fetched files.
+    :raises OperatorError: the log can't be read, or no controller answers.
+    """
+    if is_address(metadata):
+        return ObservedTail(observed(metadata, config), scratch, until)
+    return LogTail(place(metadata), until)
+
+
+def end_of_metadata(metadata: str, config: str | None) -> int:
+    """The offset after the last record of the log; errors as in `metadata_tail`."""
+    return observed(metadata, config).end_offset() if is_address(metadata) else end_of_log(place(metadata))

@@ -14,20 +14,17 @@ from migrator.drill.cluster import CLUSTER_ID, ControllerProcess
 from migrator.drill.doors import grpc_and_metrics
 from migrator.drill.doors.grpc_and_metrics import LISTENER, METRICS, try_grpc, try_metrics
 from migrator.drill.doors.intruder import Attempts, shut_to_all
-from migrator.drill.security.protection import METRICS_READER, Secured
-from migrator.drill.security.users import INTRUDER
+from migrator.drill.security.protection import INTRUDER, METRICS_READER, Secured
 from migrator.migration.machine.states import State
 from migrator.observe import metrics_endpoint
 from migrator.observe.metrics_access import AccessFiles
 from migrator.observe.metrics_endpoint import MetricsEndpoint
 from migrator.raft.messages import RaftRequest, RaftResponse
-from migrator.rpc.doors import DOORS, CallerRole
-from migrator.rpc.identity import Identities
-from migrator.rpc.operator_service import OperatorService
+from migrator.rpc.identity import DOORS, CallerRole, Identities
+from migrator.rpc.operator_service import OperatorService, VotersService
 from migrator.rpc.quorum_service import QuorumService
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.tls import TlsFiles
-from migrator.rpc.voters_service import VotersService
 from tests.rpc.support.operator_node import PlayedNode
 from tests.rpc.support.transports import VOTED, View
 from tests.rpc.support.voters import VotersOfTest

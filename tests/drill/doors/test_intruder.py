@@ -24,8 +24,7 @@ from migrator.drill.doors.intruder import (
     verdict_on,
 )
 from migrator.drill.report import DrillFailedError, DrillReport
-from migrator.drill.security.protection import IN_CLEAR, WITH_NOTHING, ControllerDoor, Secured
-from migrator.drill.security.users import INTRUDER, OPERATOR
+from migrator.drill.security.protection import IN_CLEAR, INTRUDER, OPERATOR, WITH_NOTHING, ControllerDoor, Secured
 from migrator.raft.transport import TransportError
 from migrator.wire.requests import RequestContext
 from migrator.wire.schemas import build, request_type, response_type

@@ -15,8 +15,7 @@ from migrator.controller.token_index import token_hmac
 from migrator.drill.cluster import ENCODER_SECRET, TOKEN_SECRET
 from migrator.drill.doors.leaks import SecretKind, given_away, open_to_others, secrets_of
 from migrator.drill.security.open_ports import ProcessWatch
-from migrator.drill.security.protection import METRICS_READER, SCRAM_512, Secured
-from migrator.drill.security.users import BROKER, WRITER
+from migrator.drill.security.protection import BROKER, METRICS_READER, SCRAM_512, WRITER, Secured
 from migrator.drill.workload.fill import VAULT_PASSWORD, token_ids
 
 

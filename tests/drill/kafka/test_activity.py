@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from migrator.drill.kafka.activity import Activity
+from migrator.drill.kafka.clients import Activity
 
 NOW = 30.0
 

@@ -11,8 +11,7 @@ import pytest
 
 from migrator.drill.security import open_ports
 from migrator.drill.security.open_ports import listening_ports, why_in_clear
-from migrator.drill.security.protection import CLIENTS, InClear, Secured
-from migrator.drill.security.users import BROKER
+from migrator.drill.security.protection import BROKER, CLIENTS, InClear, Secured
 from migrator.parts.processes import free_port
 from migrator.wire.requests import RequestContext
 from migrator.wire.security import ListenerSecurity

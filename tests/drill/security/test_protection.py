@@ -12,8 +12,18 @@ from migrator.apis.authorization import Authorizer
 from migrator.config.load import settings_from
 from migrator.controller.acl_index import AclIndex
 from migrator.drill.cluster import controller_properties, migration_properties
-from migrator.drill.security.protection import BrokerPorts, ControllerDoor, Secured
-from migrator.drill.security.users import INTRUDER, ORDERS, PAYMENTS, PERMISSIONS, READER, TRANSACTIONAL_ID, WRITER
+from migrator.drill.security.protection import (
+    INTRUDER,
+    ORDERS,
+    PAYMENTS,
+    PERMISSIONS,
+    READER,
+    TRANSACTIONAL_ID,
+    WRITER,
+    BrokerPorts,
+    ControllerDoor,
+    Secured,
+)
 from migrator.image.model import Acl
 from migrator.records.acl_codes import AclOperation, ResourceType
 from migrator.records.uuid import Uuid

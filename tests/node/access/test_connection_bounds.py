@@ -11,11 +11,12 @@ from migrator.errors import OperatorError
 from migrator.node.access.connection_bounds import (
     ENOUGH_FILES,
     OWN_FILES,
+    IpRates,
     connection_quotas,
+    ip_rates,
     listener_limits,
     raise_limit_of_open_files,
 )
-from migrator.node.access.ip_rates import IpRates, ip_rates
 from migrator.records.metadata import QuotaEntity
 from migrator.wire.hosts import peer_host
 from migrator.wire.quotas import ConnectionQuotas

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from migrator.node.quorum.either_transport import EitherTransport
+from migrator.node.quorum.transports import EitherTransport
 from migrator.parts.processes import free_port
 from migrator.raft.messages import RaftRequest, RaftResponse, VoteRequest, VoteResponse
 from migrator.raft.transport import RaftHandler, TransportError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migrator.parts.zookeeper_security import quoted
+from migrator.parts.zookeeper import quoted
 
 
 def client_jaas(user: str, password: str, section: str = "Client") -> str:

@@ -23,12 +23,11 @@ from migrator.drill.workload.fill import FillOptions, fill
 from migrator.log.formatting import FormatPlan, format_directories
 from migrator.parts.processes import free_port
 from migrator.preflight.asking import VERSION_WITH_IDS
-from migrator.preflight.check import Concerns, PreflightReport, run_checks
+from migrator.preflight.check import START, Concerns, MigrationPhase, PreflightReport, run_checks
 from migrator.preflight.checks.brokers import ADD_PARTITIONS_TO_TXN
 from migrator.preflight.evidence import DEFAULT_JUTE_MAXBUFFER, ControllerFile, Evidence, ZooKeeperFacts
 from migrator.preflight.gather import PreflightRequest, Tell, gather, read_zookeeper
 from migrator.preflight.lost_states import Partition, Reported
-from migrator.preflight.phases import START, MigrationPhase
 from migrator.preflight.table import CHECKS
 from migrator.records.metadata import Endpoint, SecurityProtocol
 from migrator.records.versions import LATEST_SUPPORTED, version_at

@@ -21,8 +21,7 @@ from migrator.raft import snapshot
 from migrator.raft.messages import EpochOffset
 from migrator.raft.quorum import Quorum
 from migrator.raft.states import Follower
-from migrator.raft.voter_history import VoterHistory
-from migrator.raft.voter_set import NO_MEMBERSHIP
+from migrator.raft.voter_set import NO_MEMBERSHIP, VoterHistory
 from migrator.records.batch import Batch
 from tests.simulation.whole.planting import ALONE, CRASHES, ELECTIONS, Patches, bug
 

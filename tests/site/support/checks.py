@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from migrator.preflight.check import PreflightCheck
-from migrator.preflight.phases import SPANS
+from migrator.preflight.check import SPANS, PreflightCheck
 from migrator.preflight.table import SUBJECTS
 
 INTRODUCTION = """\

@@ -31,8 +31,8 @@ from migrator.records.control import LeaderChange, Voter, build_control_batch
 from migrator.records.uuid import DIRECTORY_UNASSIGNED
 from migrator.records.versions import parse_version
 from migrator.verify.kraft.files import end_of_log, read_image
+from migrator.verify.kraft.log_tail import ObservedTail
 from migrator.verify.kraft.observed import Observed, by_address, observed
-from migrator.verify.kraft.observed_tail import ObservedTail
 from migrator.verify.spark.kraft_source import metadata_rows
 from migrator.verify.spark.sides import register
 from tests.records.support.samples import UUID

@@ -14,10 +14,9 @@ from migrator.observe.pages.template import write
 from migrator.verify.comparison import Comparison, Difference, KindCounts
 from migrator.verify.history import HistoryEntry
 from migrator.verify.named import Sources
-from migrator.verify.next_step import next_step
 from migrator.verify.page import About, render
 from migrator.verify.recheck import Pair
-from migrator.verify.verdict import Verdict
+from migrator.verify.verdict import Verdict, next_step
 from tests.verify.support.chromium import DESK, View, browser
 
 PICTURE = Path(__file__).parents[3] / "docs" / "verify.png"
