@@ -20,7 +20,7 @@ from migrator.log.errors import StorageError
 from migrator.log.meta_properties import read_meta_properties
 from migrator.observe.status import Gate, Goal, Status
 from migrator.raft.transport import TransportError
-from migrator.rpc.operator_codec import gate_from_proto, gate_to_proto, status_from_proto, status_to_proto
+from migrator.rpc.operator_codec import from_proto, to_proto
 from migrator.rpc.operator_service import StatusSource
 from migrator.rpc.stubs import operator_pb2 as pb
 from migrator.wire import leader_question
@@ -42,7 +42,7 @@ def answering(source: StatusSource) -> Callable[[str], Awaitable[bytes]]:
 
     async def answer(question: str) -> bytes:
         if question == STATUS:
-            status: bytes = status_to_proto(source.status()).SerializeToString()
+            status: bytes = to_proto(pb.Status, source.status()).SerializeToString()
             return status
         goal = next((goal for goal in Goal if question == _about(goal)), None)
         if goal is None:
@@ -51,7 +51,9 @@ def answering(source: StatusSource) -> Callable[[str], Awaitable[bytes]]:
             gates = await source.gates(goal)
         except OperatorError:
             return b""
-        told = pb.GatesResponse(gates=map(gate_to_proto, gates), cluster_id=source.status().cluster_id)
+        told = pb.GatesResponse(
+            gates=[to_proto(pb.Gate, gate) for gate in gates], cluster_id=source.status().cluster_id
+        )
         said: bytes = told.SerializeToString()
         return said
 
@@ -79,13 +81,13 @@ async def leaders_gates(settings: Settings, goal: Goal) -> tuple[Gate, ...] | No
 
 
 def _status(said: bytes) -> tuple[str, Status]:
-    status = status_from_proto(pb.Status.FromString(said))
+    status = from_proto(Status, pb.Status.FromString(said))
     return status.cluster_id, status
 
 
 def _gates(said: bytes) -> tuple[str, tuple[Gate, ...]]:
     told = pb.GatesResponse.FromString(said)
-    return told.cluster_id, tuple(map(gate_from_proto, told.gates))
+    return told.cluster_id, tuple(from_proto(Gate, gate) for gate in told.gates)
 
 
 def _own_cluster(settings: Settings) -> str:

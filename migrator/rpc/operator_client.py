@@ -24,18 +24,7 @@ from migrator.log.lock import is_in_use
 from migrator.observe.status import Force, Gate, Goal, JournalEvent, LockAnswer, Status, VerdictAnswer, VerdictReport
 from migrator.observe.voters import VoterOrder, VotersAnswer, VotersDescription
 from migrator.rpc.channel import client_options
-from migrator.rpc.operator_codec import (
-    answer_from_proto,
-    description_from_proto,
-    event_from_proto,
-    force_to_proto,
-    gate_from_proto,
-    goal_to_proto,
-    order_to_proto,
-    status_from_proto,
-    verdict_to_proto,
-    voters_answer_from_proto,
-)
+from migrator.rpc.operator_codec import from_proto, to_proto
 from migrator.rpc.operator_socket import SocketDirectory
 from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc, voters_pb2, voters_pb2_grpc
 from migrator.rpc.tls import Connect, TlsFiles, WrongPeerError
@@ -131,7 +120,7 @@ class OperatorClient:
         """The status now."""
         with self._refusals():
             call = self._stub.Watch(operator_pb2.WatchRequest(), timeout=timeout)
-            status = status_from_proto(await call.read())
+            status = from_proto(Status, await call.read())
             call.cancel()
             return status
 
@@ -139,14 +128,14 @@ class OperatorClient:
         """The status now and after every change."""
         with self._refusals():
             async for status in self._stub.Watch(operator_pb2.WatchRequest()):
-                yield status_from_proto(status)
+                yield from_proto(Status, status)
 
     async def journal(self, after_sequence: int = 0, *, follow: bool = False) -> AsyncIterator[JournalEvent]:
         """Events after that sequence number, and new ones as they come if ``follow``."""
         request = operator_pb2.JournalRequest(after_sequence=after_sequence, follow=follow)
         with self._refusals():
             async for event in self._stub.Journal(request):
-                yield event_from_proto(event)
+                yield from_proto(JournalEvent, event)
 
     async def pause(self, reason: str, timeout: float = 5.0) -> None:
         """Hold the migration before it writes to ZooKeeper."""
@@ -172,9 +161,7 @@ class OperatorClient:
         :param overrides: the facts that the operator was shown and overrides (`MigrationStatus.overridable`).
         """
         with self._refusals():
-            request = operator_pb2.ForceRequest(
-                kind=force_to_proto(kind), reason=reason, without=without, overrides=overrides
-            )
+            request = operator_pb2.ForceRequest(kind=kind.name, reason=reason, without=without, overrides=overrides)
             await self._stub.Force(request, timeout=timeout)
 
     async def reopen(self, reason: str, timeout: float = LOOK_SECONDS) -> None:
@@ -190,13 +177,16 @@ class OperatorClient:
     async def gates(self, goal: Goal, timeout: float = LOOK_SECONDS) -> tuple[Gate, ...]:
         """The gates on the way to ``goal``."""
         with self._refusals():
-            answer = await self._stub.Gates(operator_pb2.GatesRequest(goal=goal_to_proto(goal)), timeout=timeout)
-            return tuple(gate_from_proto(gate) for gate in answer.gates)
+            answer = await self._stub.Gates(operator_pb2.GatesRequest(goal=goal.name), timeout=timeout)
+            return tuple(from_proto(Gate, gate) for gate in answer.gates)
 
     async def report_verdict(self, report: VerdictReport, timeout: float = 5.0) -> VerdictAnswer:
         """Report the result of a comparison. Only the active controller accepts it."""
         with self._refusals():
-            return answer_from_proto(await self._stub.ReportVerdict(verdict_to_proto(report), timeout=timeout))
+            return from_proto(
+                VerdictAnswer,
+                await self._stub.ReportVerdict(to_proto(operator_pb2.VerdictReport, report), timeout=timeout),
+            )
 
     async def rollout_lock(self, move: tuple[str, str] | None = None, timeout: float = 10.0) -> LockAnswer:
         """The lock of a rollout. Only the leader answers.
@@ -207,13 +197,13 @@ class OperatorClient:
         with self._refusals():
             request = operator_pb2.RolloutLockRequest(move=move is not None, before=before, after=after)
             answer = await self._stub.RolloutLock(request, timeout=timeout)
-            return LockAnswer(answer.held, moved=answer.moved)
+            return from_proto(LockAnswer, answer)
 
     async def voters(self, timeout: float = 5.0) -> VotersDescription:
         """The voters of the quorum, and the plan to change them."""
         with self._refusals():
             call = self._voters.Describe(voters_pb2.DescribeRequest(), timeout=timeout)
-            description = description_from_proto(await call.read())
+            description = from_proto(VotersDescription, await call.read())
             call.cancel()
             return description
 
@@ -221,15 +211,15 @@ class OperatorClient:
         """Likewise, now and after every change."""
         with self._refusals():
             async for description in self._voters.Describe(voters_pb2.DescribeRequest(follow=True)):
-                yield description_from_proto(description)
+                yield from_proto(VotersDescription, description)
 
     async def reassign(
         self, order: VoterOrder, voters: str = "", cluster_id: str = "", timeout: float = 10.0
     ) -> VotersAnswer:
         """Set, replace or clear the target of the voters; only the active controller does."""
         with self._refusals():
-            request = voters_pb2.ReassignRequest(cluster_id=cluster_id, order=order_to_proto(order), voters=voters)
-            return voters_answer_from_proto(await self._voters.Reassign(request, timeout=timeout))
+            request = voters_pb2.ReassignRequest(cluster_id=cluster_id, order=order.name, voters=voters)
+            return from_proto(VotersAnswer, await self._voters.Reassign(request, timeout=timeout))
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:

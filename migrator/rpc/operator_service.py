@@ -33,19 +33,8 @@ from migrator.observe.status import (
 )
 from migrator.observe.voters import VoterOrder, VotersAnswer, VotersDescription
 from migrator.rpc.identity import CALLER
-from migrator.rpc.operator_codec import (
-    answer_to_proto,
-    description_to_proto,
-    event_to_proto,
-    force_from_proto,
-    gate_to_proto,
-    goal_from_proto,
-    order_from_proto,
-    status_to_proto,
-    verdict_from_proto,
-    voters_answer_to_proto,
-)
-from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc, voters_pb2_grpc
+from migrator.rpc.operator_codec import from_proto, member_of, to_proto
+from migrator.rpc.stubs import operator_pb2, operator_pb2_grpc, voters_pb2, voters_pb2_grpc
 
 
 class StatusSource(Protocol):
@@ -126,13 +115,13 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
         operator_pb2_grpc.add_OperatorServicer_to_server(self, server)  # type: ignore[no-untyped-call]
 
     async def Watch(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802, ARG002 (names of the proto)
-        yield status_to_proto(self._source.status())
+        yield to_proto(operator_pb2.Status, self._source.status())
         async for status in self._source.updates():
-            yield status_to_proto(status)
+            yield to_proto(operator_pb2.Status, status)
 
     async def Journal(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802, ARG002
         async for event in self._source.journal(request.after_sequence, follow=request.follow):
-            yield event_to_proto(event)
+            yield to_proto(operator_pb2.JournalEvent, event)
 
     async def Pause(self, request: Any, context: Any) -> Any:  # noqa: N802
         async with _refusals(context):
@@ -146,7 +135,7 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
 
     async def Force(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:
-            kind, without = force_from_proto(request.kind), tuple(request.without)
+            kind, without = member_of(Force, operator_pb2.ForceRequest.Kind, request.kind), tuple(request.without)
         except ValueError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         async with _refusals(context):
@@ -165,17 +154,17 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
 
     async def Gates(self, request: Any, context: Any) -> Any:  # noqa: N802
         try:
-            goal = goal_from_proto(request.goal)
+            goal = member_of(Goal, operator_pb2.GatesRequest.Goal, request.goal)
         except ValueError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         async with _refusals(context):
             gates = await self._source.gates(goal)
-        return operator_pb2.GatesResponse(gates=[gate_to_proto(gate) for gate in gates])
+        return operator_pb2.GatesResponse(gates=[to_proto(operator_pb2.Gate, gate) for gate in gates])
 
     async def ReportVerdict(self, request: Any, context: Any) -> Any:  # noqa: N802
         async with _refusals(context):
-            answer = await self._source.report_verdict(verdict_from_proto(request), CALLER.get().orderer)
-        return answer_to_proto(answer)
+            answer = await self._source.report_verdict(from_proto(VerdictReport, request), CALLER.get().orderer)
+        return to_proto(operator_pb2.VerdictAnswer, answer)
 
     async def RolloutLock(self, request: Any, context: Any) -> Any:  # noqa: N802
         async with _refusals(context):
@@ -183,7 +172,7 @@ class OperatorService(operator_pb2_grpc.OperatorServicer):
                 answer = await self._source.move_lock(request.before, request.after, CALLER.get().orderer)
             else:
                 answer = await self._source.read_lock()
-        return operator_pb2.RolloutLockAnswer(held=answer.held, moved=answer.moved)
+        return to_proto(operator_pb2.RolloutLockAnswer, answer)
 
 
 @asynccontextmanager
@@ -222,17 +211,17 @@ class VotersService(voters_pb2_grpc.VotersServicer):
 
     async def Reassign(self, request: Any, context: Any) -> Any:  # noqa: N802 (names of the proto)
         try:
-            order = order_from_proto(request.order)
+            order = member_of(VoterOrder, voters_pb2.ReassignRequest.Order, request.order)
             answer = await self._source.reassign(order, request.voters, request.cluster_id, CALLER.get().orderer)
         except ValueError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except OperatorError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-        return voters_answer_to_proto(answer)
+        return to_proto(voters_pb2.ReassignResponse, answer)
 
     async def Describe(self, request: Any, context: Any) -> AsyncIterator[Any]:  # noqa: N802, ARG002
         if not request.follow:
-            yield description_to_proto(await self._source.describe())
+            yield to_proto(voters_pb2.Description, await self._source.describe())
             return
         async for description in self._source.updates():
-            yield description_to_proto(description)
+            yield to_proto(voters_pb2.Description, description)
