@@ -20,6 +20,7 @@ from migrator.image.model import BrokerRegistration
 from migrator.migration.machine.states import State, public_state
 from migrator.node.core import NodeCore
 from migrator.node.loading import Loading
+from migrator.node.migration.status import MigrationInsight
 from migrator.node.refused_brokers import RefusedRegistration, with_refusals
 from migrator.node.rollout_lock import RolloutLockKeeper
 from migrator.node.way_back import WayBackKeeper
@@ -29,7 +30,6 @@ from migrator.observe.printable import number_ranges
 from migrator.observe.status import (
     BrokerState,
     BrokerStatus,
-    ClaimStatus,
     Force,
     Gate,
     Goal,
@@ -45,7 +45,6 @@ from migrator.observe.status import (
     VerdictAnswer,
     VerdictReport,
     VoterStatus,
-    WriteBehindStatus,
     silent_voters,
 )
 from migrator.raft.census import Word
@@ -66,45 +65,6 @@ ROLES = {
     RaftRole.UNATTACHED: NodeRole.UNATTACHED,
     RaftRole.RESIGNED: NodeRole.RESIGNED,
 }
-
-
-class MigrationView(Protocol):
-    """The migration of this node, for status and orders; it runs only on the active controller."""
-
-    def migration_status(self) -> MigrationStatus | None:
-        """None while this node is not the active controller."""
-
-    def problems(self) -> tuple[Problem, ...]:
-        """Why the migration does not go on."""
-
-    def write_behind_status(self) -> WriteBehindStatus | None:
-        """How far ZooKeeper is behind; None while nothing is written to it."""
-
-    def claim_status(self) -> ClaimStatus | None:
-        """The claim that this node holds."""
-
-    def voters_ready(self) -> dict[int, bool | None]:
-        """ZkMigrationReady of each voter as last heard."""
-
-    async def gates(self, goal: Goal) -> tuple[Gate, ...]:
-        """The gates before a goal."""
-
-    async def pause(self, reason: str, by: Orderer) -> None:
-        """Hold the migration before it writes to ZooKeeper. The order is committed when this returns."""
-
-    async def resume(self, by: Orderer) -> None:
-        """Let the migration go on; committed when this returns."""
-
-    async def force(
-        self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = (), overrides: Sequence[str] = ()
-    ) -> None:
-        """Carry out an order that needs an operator's decision."""
-
-    async def reopen(self, reason: str, by: Orderer) -> None:
-        """Let a finished migration go on. The order is committed when this returns."""
-
-    def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
-        """Note the verdict of a comparison."""
 
 
 class AnsweringVoters(Protocol):
@@ -143,7 +103,7 @@ class NodeStatusSource:
         self,
         settings: Settings,
         core: NodeCore,
-        migration: MigrationView,
+        migration: MigrationInsight,
         journal: Callable[[int], list[JournalEvent]],
         roll: AnsweringVoters = NO_ROLL,
         refused: Callable[[], Mapping[int, RefusedRegistration]] = dict,
@@ -279,7 +239,7 @@ class NodeStatusSource:
         """Write the lock of a rollout (see `StatusSource`)."""
         return await self._lock.move(before, after, by)
 
-    def _active_migration(self) -> MigrationView:
+    def _active_migration(self) -> MigrationInsight:
         if self._core.controller.epoch is None:
             quorum = self._core.quorum.status()
             raise OperatorError(

@@ -63,7 +63,6 @@ DOORS: Mapping[str, Door] = {
     QUORUM + "EndQuorumEpoch": Door(VOTERS, "leader_id"),
     QUORUM + "Fetch": Door(VOTERS, "replica_id"),
     QUORUM + "FetchSnapshot": Door(VOTERS, "replica_id"),
-    QUORUM + "DescribeQuorum": Door(VOTERS),
     QUORUM + "AdvertiseBroker": Door(VOTERS, "node_id"),
     QUORUM + "DiscoverBrokers": Door(VOTERS),
     QUORUM + "ImageDigest": Door(VOTERS),

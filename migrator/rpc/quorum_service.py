@@ -25,27 +25,6 @@ from migrator.wire.raft_codec import ListenerEndpoint
 
 
 @value
-class ReplicaProgress:
-    """A voter or observer as the leader sees it; times are milliseconds since 1970, -1 for never."""
-
-    node_id: int
-    log_end_offset: int
-    last_fetch_ms: int = -1
-    last_caught_up_ms: int = -1
-
-
-@value
-class QuorumDescription:
-    """The answering node's view; complete only on the leader."""
-
-    leader_id: int
-    leader_epoch: int
-    high_watermark: int
-    voters: tuple[ReplicaProgress, ...] = ()
-    observers: tuple[ReplicaProgress, ...] = ()
-
-
-@value
 class NodeAddress:
     """The address of a node's gRPC server since its boot at ``boot_ms``, as it said when it knew ``leader_epoch``."""
 
@@ -67,9 +46,6 @@ class ImageDigest:
 
 class QuorumView(Protocol):
     """The port of the service for everything except consensus messages."""
-
-    def describe(self) -> QuorumDescription:
-        """The quorum as this node sees it."""
 
     def advertised(self, address: NodeAddress) -> None:
         """A peer says where it is itself (KIP-642)."""
@@ -128,17 +104,6 @@ class QuorumService(quorum_pb2_grpc.QuorumServicer):
     async def FetchSnapshot(self, request: Any, context: Any) -> Any:  # noqa: N802
         return await self._consensus(request, context)
 
-    async def DescribeQuorum(self, request: Any, context: Any) -> Any:  # noqa: N802, ARG002
-        await self._check_cluster(context)
-        described = self._view.describe()
-        return quorum_pb2.DescribeQuorumResponse(
-            leader_id=described.leader_id,
-            leader_epoch=described.leader_epoch,
-            high_watermark=described.high_watermark,
-            voters=[_replica(replica) for replica in described.voters],
-            observers=[_replica(replica) for replica in described.observers],
-        )
-
     async def AdvertiseBroker(self, request: Any, context: Any) -> Any:  # noqa: N802
         await self._check_cluster(context)
         self._view.advertised(address_from_proto(request))
@@ -176,15 +141,6 @@ class QuorumService(quorum_pb2_grpc.QuorumServicer):
         theirs = metadata_value(context.invocation_metadata(), CLUSTER_KEY)
         if theirs != self._cluster_id:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this node belongs to another cluster")
-
-
-def _replica(replica: ReplicaProgress) -> Any:
-    return quorum_pb2.Replica(
-        node_id=replica.node_id,
-        log_end_offset=replica.log_end_offset,
-        last_fetch_ms=replica.last_fetch_ms,
-        last_caught_up_ms=replica.last_caught_up_ms,
-    )
 
 
 def with_leader_endpoint(proto: Any, at: ListenerEndpoint | None) -> Any:

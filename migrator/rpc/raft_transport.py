@@ -33,8 +33,6 @@ from migrator.rpc.codec import REQUESTS, from_proto, to_proto
 from migrator.rpc.quorum_service import (
     ImageDigest,
     NodeAddress,
-    QuorumDescription,
-    ReplicaProgress,
     address_from_proto,
     address_to_proto,
     with_leader_endpoint,
@@ -195,20 +193,6 @@ class GrpcRaftTransport:
             self._tell_leader(answer.leader_id, answer.leader_epoch, at.host, at.port)
         return answer
 
-    async def describe(self, peer: int, timeout: float) -> QuorumDescription:
-        """The quorum as a peer sees it.
-
-        :raises TransportError: no answer.
-        """
-        answer = await self._call(peer, "DescribeQuorum", quorum_pb2.DescribeQuorumRequest(), timeout)
-        return QuorumDescription(
-            answer.leader_id,
-            answer.leader_epoch,
-            answer.high_watermark,
-            tuple(_replica(replica) for replica in answer.voters),
-            tuple(_replica(replica) for replica in answer.observers),
-        )
-
     async def advertise(self, peer: int, own: NodeAddress, timeout: float) -> None:
         """Tell a peer where we are.
 
@@ -344,7 +328,3 @@ def _translate(peer: int, error: grpc.aio.AioRpcError) -> TransportError:
         grpc.StatusCode.FAILED_PRECONDITION: ForeignClusterError,
     }
     return kinds.get(error.code(), TransportError)(text)
-
-
-def _replica(proto: Any) -> ReplicaProgress:
-    return ReplicaProgress(proto.node_id, proto.log_end_offset, proto.last_fetch_ms, proto.last_caught_up_ms)

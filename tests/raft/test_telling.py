@@ -218,7 +218,6 @@ GRPC_ANSWERS: dict[str, tuple[str, set[str]]] = {
     "Quorum.EndQuorumEpoch": (REPLICAS, {"leader_endpoint", "leader_epoch", "leader_id"}),
     "Quorum.Fetch": (REPLICAS, {"epoch", "leader_endpoint", "leader_epoch", "leader_id"}),
     "Quorum.FetchSnapshot": (REPLICAS, {"epoch", "leader_endpoint", "leader_epoch", "leader_id"}),
-    "Quorum.DescribeQuorum": (CLIENTS, {"leader_epoch", "leader_id"}),
     "Quorum.DiscoverBrokers": (GOSSIP, {"leader_epoch"}),
     "Operator.Watch": (
         CLIENTS,

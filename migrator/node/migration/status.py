@@ -60,7 +60,7 @@ FOLLOWERS = ("migration", "ZooKeeper")
 
 
 class MigrationInsight:
-    """The `MigrationView` of a `MigrationRuntime`."""
+    """The migration of this node, for status and orders. It runs only on the active controller."""
 
     def __init__(self, core: NodeCore, runtime: MigrationRuntime, gate: WriteGate, signals: VoterSignals) -> None:
         self._core = core
@@ -118,7 +118,7 @@ class MigrationInsight:
         )
 
     def migration_status(self) -> MigrationStatus | None:
-        """The migration as the leader sees it; None if this node is not the active controller (see `MigrationView`)."""
+        """The migration as the leader sees it; None if this node is not the active controller."""
         status = self.driver
         if status.state is State.INACTIVE:
             return None
@@ -133,7 +133,7 @@ class MigrationInsight:
         )
 
     def problems(self) -> tuple[Problem, ...]:
-        """Why the migration does not go on (see `MigrationView`)."""
+        """Why the migration does not go on."""
         status = self.driver
         hold = self._core.metadata.published.features.migration_hold
         if status.state.properties.at_rest:
@@ -168,7 +168,7 @@ class MigrationInsight:
         return tuple(found)
 
     def write_behind_status(self) -> WriteBehindStatus | None:
-        """How far ZooKeeper is behind; None while nothing is written to it (see `MigrationView`)."""
+        """How far ZooKeeper is behind; None while nothing is written to it."""
         lag = self._runtime.lag
         if lag is None:
             return None
@@ -195,18 +195,18 @@ class MigrationInsight:
         return self._runtime.executor.coordinator.write_behind
 
     def claim_status(self) -> ClaimStatus | None:
-        """The claim that this node holds (see `MigrationView`)."""
+        """The claim that this node holds."""
         claim = self._write_behind.claim
         if claim is None:
             return None
         return ClaimStatus(claim.zk_epoch, claim.epoch_version, claim.migration_version)
 
     def voters_ready(self) -> dict[int, bool | None]:
-        """ZkMigrationReady of each voter as last heard (see `MigrationView`)."""
+        """ZkMigrationReady of each voter as last heard."""
         return ready(self._signals.last)
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
-        """The gates before a goal (see `MigrationView`)."""
+        """The gates before a goal."""
         image = self._core.metadata.published
         match goal:
             case Goal.FINISH:
@@ -242,18 +242,17 @@ class MigrationInsight:
         )
 
     async def pause(self, reason: str, by: Orderer) -> None:
-        """Hold the migration before it writes to ZooKeeper (see `MigrationView`); errors as `PauseOrder.give`."""
+        """Hold the migration before it writes to ZooKeeper; errors as `PauseOrder.give`."""
         await self._runtime.pause_order.give(reason, by)
 
     async def resume(self, by: Orderer) -> None:
-        """Let the migration go on (see `MigrationView`); errors as `PauseOrder.take_back`."""
+        """Let the migration go on; errors as `PauseOrder.take_back`."""
         await self._runtime.pause_order.take_back(by)
 
     async def force(
         self, kind: Force, reason: str, by: Orderer, without: Sequence[int] = (), overrides: Sequence[str] = ()
     ) -> None:
-        """Override a fact that the migration waits for now and that the operator was shown; nothing else can be forced
-        (see `MigrationView`).
+        """Override a fact that the migration waits for now and that the operator was shown; nothing else can be forced.
 
         :raises OperatorError: the migration does not wait for it, or the order has no reason; or as in
             `LeavingOut.order`.
@@ -274,11 +273,11 @@ class MigrationInsight:
         self._runtime.executor.feed(ev.OperatorForce(kind, overrides=frozenset(overrides)))
 
     async def reopen(self, reason: str, by: Orderer) -> None:
-        """Let a finished migration go on (see `MigrationView`); errors as `ReopenOrder.give`."""
+        """Let a finished migration go on; errors as `ReopenOrder.give`."""
         await self._runtime.reopen_order.give(reason, by, lambda: self.gates(Goal.REOPEN))
 
     def report_verdict(self, report: VerdictReport, by: Orderer) -> VerdictAnswer:
-        """Note the verdict of a comparison (see `MigrationView`)."""
+        """Note the verdict of a comparison."""
         epoch = self._core.controller.epoch
         standing = VerdictContext(
             self._core.cluster_id,

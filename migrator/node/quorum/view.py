@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from migrator.clock import monotonic_ms, wall_ms
 from migrator.node.quorum.addresses import Addresses
 from migrator.node.quorum.gossip import Gossip
 from migrator.node.quorum.runner import QuorumRunner
-from migrator.raft.progress import ReplicaStatus
 from migrator.raft.voter_set import DYNAMIC_VERSION
-from migrator.rpc.quorum_service import ImageDigest, NodeAddress, QuorumDescription, ReplicaProgress
+from migrator.rpc.quorum_service import ImageDigest, NodeAddress
 from migrator.wire.raft_codec import ListenerEndpoint
 
 
@@ -36,17 +34,6 @@ class NodeQuorumView:
         self._quorum = quorum
         self._addresses = addresses
         self._gossip = gossip
-
-    def describe(self) -> QuorumDescription:
-        """See `QuorumView`."""
-        status = self._quorum.status()
-        return QuorumDescription(
-            leader_id=-1 if status.leader_id is None else status.leader_id,
-            leader_epoch=status.epoch,
-            high_watermark=status.high_watermark,
-            voters=tuple(map(_progress, status.voters)),
-            observers=tuple(map(_progress, status.observers)),
-        )
 
     def advertised(self, address: NodeAddress) -> None:
         """See `QuorumView`."""
@@ -69,13 +56,3 @@ class NodeQuorumView:
     def told(self, leader_id: int, epoch: int, host: str, port: int) -> None:
         """See `QuorumView`."""
         self._addresses.told_by_leader(leader_id, epoch, host, port)
-
-
-def _progress(row: ReplicaStatus) -> ReplicaProgress:
-    since_boot = wall_ms() - monotonic_ms()
-    return ReplicaProgress(
-        row.replica_id,
-        row.end_offset,
-        row.last_fetch_ms + since_boot if row.last_fetch_ms >= 0 else -1,
-        row.last_caught_up_ms + since_boot if row.last_caught_up_ms >= 0 else -1,
-    )

@@ -19,7 +19,7 @@ CALLS = {
     "Vote": ("/migrator.quorum.v1.Quorum/Vote", b""),
     "Vote of 60 KB": ("/migrator.quorum.v1.Quorum/Vote", b"\xff" * 60_000),
     "Vote of 16 MB": ("/migrator.quorum.v1.Quorum/Vote", b"\xff" * (16 << 20)),
-    "DescribeQuorum": ("/migrator.quorum.v1.Quorum/DescribeQuorum", b""),
+    "DiscoverBrokers": ("/migrator.quorum.v1.Quorum/DiscoverBrokers", b""),
     "Journal": ("/migrator.operator.v1.Operator/Journal", b""),
     "Watch": ("/migrator.operator.v1.Operator/Watch", b""),
 }

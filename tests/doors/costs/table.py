@@ -123,7 +123,7 @@ ATTACKS = (
     Attack("handshakes of TLS, gone at once", GRPC, STRANGER, "knock", connections=50),
     Attack("calls", GRPC, KNOWN, "call", "Vote", 50),
     Attack("calls of 16 MB", GRPC, KNOWN, "call", "Vote of 16 MB", 8, small=True),
-    Attack("calls", GRPC, VOTER, "call", "DescribeQuorum", 50),
+    Attack("calls", GRPC, VOTER, "call", "DiscoverBrokers", 50),
     Attack("streams that nobody reads", GRPC, OPERATOR, "stream", "Watch", 10),
     # Metrics.
     Attack("200 connections, silent", METRICS, STRANGER, "hold", connections=200, bare=True, small=True),

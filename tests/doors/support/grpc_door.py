@@ -61,7 +61,6 @@ CALLS = (
     "migrator.quorum.v1.Quorum/Fetch",
     "migrator.quorum.v1.Quorum/FetchSnapshot",
     "migrator.quorum.v1.Quorum/AdvertiseBroker",
-    "migrator.quorum.v1.Quorum/DescribeQuorum",
     "migrator.quorum.v1.Quorum/DiscoverBrokers",
     "migrator.quorum.v1.Quorum/ImageDigest",
     "migrator.operator.v1.Operator/Watch",

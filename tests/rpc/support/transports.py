@@ -32,7 +32,7 @@ from migrator.raft.transport import (
     RaftTransport,
 )
 from migrator.records.uuid import Uuid
-from migrator.rpc.quorum_service import ImageDigest, NodeAddress, QuorumDescription, QuorumService, ReplicaProgress
+from migrator.rpc.quorum_service import ImageDigest, NodeAddress, QuorumService
 from migrator.rpc.raft_transport import GrpcRaftTransport, PeerAddress
 from migrator.rpc.server import GrpcServer
 from migrator.rpc.tls import TlsFiles
@@ -95,9 +95,6 @@ class View:
     def __init__(self) -> None:
         self.gossip: list[NodeAddress] = []
         self.leaders: list[tuple[int, int, str, int]] = []
-
-    def describe(self) -> QuorumDescription:
-        return QuorumDescription(2, 7, 90, (ReplicaProgress(2, 100), ReplicaProgress(1, 99, 5, 4)))
 
     def advertised(self, address: NodeAddress) -> None:
         self.gossip.append(address)
