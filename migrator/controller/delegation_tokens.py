@@ -15,9 +15,8 @@ from kio.schema.errors import ErrorCode
 from migrator.controller.context import Context, ControllerSettings, supports
 from migrator.controller.decision import Decision, RefusedError, decided
 from migrator.controller.token_index import size_of, token_hmac
-from migrator.image.model import DelegationToken, MetadataImage
-from migrator.image.security import token_record
-from migrator.records.metadata import MetadataRecord, RemoveDelegationTokenRecord
+from migrator.image.model import MetadataImage
+from migrator.records.metadata import DelegationTokenRecord, MetadataRecord, RemoveDelegationTokenRecord
 from migrator.records.uuid import random_uuid, uuid_to_text
 from migrator.records.versions import MinLevel
 from migrator.values import value
@@ -51,7 +50,7 @@ class CreatedToken:
 
     __slots__ = ("hmac", "token")
 
-    def __init__(self, token: DelegationToken, digest: bytes) -> None:
+    def __init__(self, token: DelegationTokenRecord, digest: bytes) -> None:
         self.token = token
         self.hmac = digest
 
@@ -84,7 +83,7 @@ def create_token(image: MetadataImage, request: CreateTokenRequest, context: Con
     if request.max_lifetime_ms > 0:
         lifetime = min(lifetime, request.max_lifetime_ms)
     token_id = uuid_to_text(random_uuid(context.random))
-    token = DelegationToken(
+    token = DelegationTokenRecord(
         token_id=token_id,
         owner=request.owner,
         requester=request.requester,
@@ -93,7 +92,7 @@ def create_token(image: MetadataImage, request: CreateTokenRequest, context: Con
         max_timestamp=_moment(now + lifetime),
         expiration_timestamp=_moment(now + min(lifetime, settings.delegation_token_expiry_time_ms)),
     )
-    return decided(CreatedToken(token, token_hmac(secret, token_id)), [token_record(token)])
+    return decided(CreatedToken(token, token_hmac(secret, token_id)), [token])
 
 
 def _check_bounds(request: CreateTokenRequest, context: Context) -> None:
@@ -125,7 +124,7 @@ def renew_token(image: MetadataImage, request: TokenChange, context: Context) ->
     if request.period_ms > 0:
         period = min(period, request.period_ms)
     expiry = _moment(min(token.max_timestamp, context.wall_ms + period))
-    return decided(expiry, [token_record(replace(token, expiration_timestamp=expiry))])
+    return decided(expiry, [replace(token, expiration_timestamp=expiry)])
 
 
 def expire_token(image: MetadataImage, request: TokenChange, context: Context) -> Decision[int]:
@@ -140,7 +139,7 @@ def expire_token(image: MetadataImage, request: TokenChange, context: Context) -
     if is_expired(token, context.wall_ms):
         raise RefusedError(ErrorCode.delegation_token_expired, "The token has expired.")
     expiry = _moment(min(token.max_timestamp, context.wall_ms + request.period_ms))
-    return decided(expiry, [token_record(replace(token, expiration_timestamp=expiry))])
+    return decided(expiry, [replace(token, expiration_timestamp=expiry)])
 
 
 def _moment(milliseconds: int) -> int:
@@ -155,7 +154,7 @@ def expired_tokens(image: MetadataImage, context: Context, token_ids: Iterable[s
             yield RemoveDelegationTokenRecord(token_id)
 
 
-def is_expired(token: DelegationToken, wall_ms: int) -> bool:
+def is_expired(token: DelegationTokenRecord, wall_ms: int) -> bool:
     """Whether a token is past its expiry or its maximum."""
     return min(token.max_timestamp, token.expiration_timestamp) < wall_ms
 
@@ -177,7 +176,7 @@ def _secret(image: MetadataImage, context: Context) -> bytes:
     return secret
 
 
-def _find(image: MetadataImage, request: TokenChange, context: Context) -> DelegationToken:
+def _find(image: MetadataImage, request: TokenChange, context: Context) -> DelegationTokenRecord:
     _secret(image, context)
     token_id = context.index.tokens.find(request.hmac)
     if token_id is None:
@@ -185,7 +184,7 @@ def _find(image: MetadataImage, request: TokenChange, context: Context) -> Deleg
     return image.tokens[token_id]
 
 
-def _check_allowed(token: DelegationToken, requester: str) -> None:
+def _check_allowed(token: DelegationTokenRecord, requester: str) -> None:
     if requester != token.owner and requester not in token.renewers:
         raise RefusedError(
             ErrorCode.delegation_token_owner_mismatch, "Only the token's owner and renewers may change it."

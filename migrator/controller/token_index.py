@@ -10,7 +10,7 @@ import hmac
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from migrator.image.model import DelegationToken
+from migrator.records.metadata import DelegationTokenRecord
 
 TOKEN_BYTES, NAME_BYTES = 1_024, 64
 
@@ -40,7 +40,7 @@ class TokenIndex:
         """Owner and bytes, by token id."""
         self._by_owner: Counter[str] = Counter()
 
-    def follow(self, after: Mapping[str, DelegationToken], changed: Iterable[str]) -> None:
+    def follow(self, after: Mapping[str, DelegationTokenRecord], changed: Iterable[str]) -> None:
         """Update the tokens that may have changed."""
         if self._secret is None:
             return

@@ -22,7 +22,7 @@ from migrator.errors import require
 from migrator.image.builder import ImageBuilder
 from migrator.image.model import EMPTY_IMAGE, MetadataImage, TopicImage, TopicsImage
 from migrator.image.release import release
-from migrator.image.security import acl_record, scram_record, token_record
+from migrator.image.security import acl_record, scram_record
 from migrator.image.snapshot import (
     broker_record,
     config_records,
@@ -176,7 +176,7 @@ _KINDS: tuple[tuple[Callable[[MetadataImage], Mapping[Any, Any]], _Records], ...
     (lambda image: image.quotas, quota_records),
     (lambda image: image.acls, lambda acl_id, acl: (acl_record(acl_id, acl),)),
     (lambda image: image.scram, lambda key, item: (scram_record(key, item),)),
-    (lambda image: image.tokens, lambda _, token: (token_record(token),)),
+    (lambda image: image.tokens, lambda _, token: (token,)),
 )
 """The maps of an image, each with the function that makes the records of an entry."""
 

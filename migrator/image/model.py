@@ -14,6 +14,7 @@ from immutables import Map
 
 from migrator.observe.printable import utc
 from migrator.records.metadata import (
+    DelegationTokenRecord,
     Endpoint,
     FeatureRange,
     MigrationHold,
@@ -205,19 +206,6 @@ class Acl:
 
 
 @value
-class DelegationToken:
-    """Principals in text (``User:alice``), times in ms."""
-
-    token_id: str
-    owner: str
-    requester: str
-    renewers: tuple[str, ...]
-    issue_timestamp: int
-    max_timestamp: int
-    expiration_timestamp: int
-
-
-@value
 class MetadataImage:
     provenance: Provenance
     features: FeaturesImage
@@ -229,7 +217,7 @@ class MetadataImage:
     """The next producer id to assign; -1 when none was ever recorded."""
     acls: Map[Uuid, Acl]
     scram: Map[ScramKey, ScramCredential]
-    tokens: Map[str, DelegationToken]
+    tokens: Map[str, DelegationTokenRecord]
 
 
 EMPTY_IMAGE = MetadataImage(

@@ -8,7 +8,7 @@ token is not.
 from __future__ import annotations
 
 from migrator.errors import InvariantViolation
-from migrator.image.model import Acl, DelegationToken, MetadataImage, ScramCredential, ScramKey
+from migrator.image.model import Acl, MetadataImage, ScramCredential, ScramKey
 from migrator.image.tracked import TrackedMap
 from migrator.records.metadata import (
     AccessControlEntryRecord,
@@ -65,18 +65,7 @@ class SecurityBuilder:
 
     def put_token(self, record: DelegationTokenRecord) -> None:
         """A delegation token, new or renewed."""
-        self.tokens.put(
-            record.token_id,
-            DelegationToken(
-                token_id=record.token_id,
-                owner=record.owner,
-                requester=record.requester,
-                renewers=record.renewers,
-                issue_timestamp=record.issue_timestamp,
-                max_timestamp=record.max_timestamp,
-                expiration_timestamp=record.expiration_timestamp,
-            ),
-        )
+        self.tokens.put(record.token_id, record)
 
     def remove_token(self, record: RemoveDelegationTokenRecord) -> None:
         """Remove a delegation token. As in Kafka, a missing one is not an error."""
@@ -104,16 +93,4 @@ def scram_record(key: ScramKey, credential: ScramCredential) -> UserScramCredent
         stored_key=credential.stored_key,
         server_key=credential.server_key,
         iterations=credential.iterations,
-    )
-
-
-def token_record(token: DelegationToken) -> DelegationTokenRecord:
-    return DelegationTokenRecord(
-        owner=token.owner,
-        requester=token.requester,
-        renewers=token.renewers,
-        issue_timestamp=token.issue_timestamp,
-        max_timestamp=token.max_timestamp,
-        expiration_timestamp=token.expiration_timestamp,
-        token_id=token.token_id,
     )

@@ -24,7 +24,7 @@ from migrator.image.model import (
     Provenance,
     QuotaKey,
 )
-from migrator.image.security import acl_record, scram_record, token_record
+from migrator.image.security import acl_record, scram_record
 from migrator.records import metadata as rec
 from migrator.records.uuid import DIRECTORY_MIGRATING, Uuid
 from migrator.records.versions import FEATURE_NAME, MINIMUM_BOOTSTRAP, MinLevel
@@ -190,7 +190,7 @@ def _security(image: MetadataImage, level: int) -> Iterator[Step]:
     scram = in_order(image.scram.items(), key=lambda item: (item[0].mechanism, item[0].user))
     yield from _each(scram, lambda key, item: (scram_record(key, item),))
     _exists("delegation tokens", level, MinLevel.DELEGATION_TOKENS, used=bool(image.tokens))
-    yield from _each(in_order(image.tokens.items(), key=itemgetter(0)), lambda _, token: (token_record(token),))
+    yield from _each(in_order(image.tokens.items(), key=itemgetter(0)), lambda _, token: (token,))
 
 
 def _each(

@@ -193,7 +193,7 @@ class RemoveTopicRecord:
 
 @value
 class DelegationTokenRecord:
-    """Principals in text, ``Type:name``."""
+    """Principals in text, ``Type:name``; times in ms."""
 
     owner: str
     requester: str

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from migrator.config.sensitive import broker_type, is_sensitive, topic_type
-from migrator.image.model import DelegationToken, ScramCredential
-from migrator.records.metadata import UserScramCredentialRecord
+from migrator.image.model import ScramCredential
+from migrator.records.metadata import DelegationTokenRecord, UserScramCredentialRecord
 from migrator.values import value
 
 Row = tuple[str, str, str, str]
@@ -130,7 +130,7 @@ def hidden_credential(credential: ScramCredential | UserScramCredentialRecord, s
     return hidden(",".join([*(base64.b64encode(part).decode() for part in parts), str(credential.iterations)]), salt)
 
 
-def token_rows(token: DelegationToken) -> Iterable[Row]:
+def token_rows(token: DelegationTokenRecord) -> Iterable[Row]:
     for field, text in (
         ("owner", token.owner),
         ("requester", token.requester),

@@ -37,7 +37,6 @@ from migrator.controller.quotas import AlterQuotasRequest, QuotaAlteration, alte
 from migrator.controller.schedule import sweep_tokens
 from migrator.controller.scram import AlterScramRequest, ScramDeletion, ScramUpsertion, alter_scram
 from migrator.image.model import Acl, ScramKey
-from migrator.image.security import token_record
 from migrator.records.metadata import (
     ProducerIdsRecord,
     QuotaEntity,
@@ -274,7 +273,7 @@ def test_lifetimes_near_the_end_of_a_long_are_those_of_the_year_9999() -> None:
     token_id = created.token.token_id
     theirs = replace(created.token, max_timestamp=last, expiration_timestamp=last)
     for change in (renew_token, expire_token):
-        controller.write(token_record(theirs))  # of a stock controller, or from ZooKeeper
+        controller.write(theirs)  # of a stock controller, or from ZooKeeper
         assert controller.decide(change, TokenChange("User:a", created.hmac, 2**62)) == LATEST_MS
         assert controller.image.tokens[token_id].expiration_timestamp == LATEST_MS
 

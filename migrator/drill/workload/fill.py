@@ -17,8 +17,9 @@ from dataclasses import field
 from kazoo.client import KazooClient
 
 from migrator.errors import OperatorError
-from migrator.image.model import DelegationToken, ScramCredential
+from migrator.image.model import ScramCredential
 from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
+from migrator.records.metadata import DelegationTokenRecord
 from migrator.records.uuid import random_uuid
 from migrator.values import value
 from migrator.zookeeper.ops import Create, SetData
@@ -272,7 +273,7 @@ def _acls(more: Mapping[ResourcePattern, Sequence[AclEntry]]) -> Iterator[ZkOp]:
 def _tokens(options: FillOptions) -> Iterator[ZkOp]:
     yield Create(paths.TOKEN_CHANGES, None)
     for number, (owner, token_id) in enumerate(zip(TOKEN_OWNERS, token_ids(options.seed), strict=True)):
-        token = DelegationToken(
+        token = DelegationTokenRecord(
             token_id=token_id,
             owner=owner,
             requester="User:admin",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from migrator.controller.acl_index import AclIndex
-from migrator.image.model import Changes, DelegationToken, MetadataImage, PartitionRegistration, QuotaKey, TopicImage
+from migrator.image.model import Changes, MetadataImage, PartitionRegistration, QuotaKey, TopicImage
 from migrator.migration.translate import names
 from migrator.migration.translate.entity import Effect, EntityKind, EntityWrite, entity_name
 from migrator.migration.translate.target import (
@@ -26,7 +26,7 @@ from migrator.migration.translate.target import (
     state_sets,
     token_notice,
 )
-from migrator.records.metadata import ConfigResourceType
+from migrator.records.metadata import ConfigResourceType, DelegationTokenRecord
 from migrator.turns import Turn, in_order
 from migrator.zookeeper.ops import Create, Delete, Op, SetData
 from migrator.zookeeper.znodes import paths
@@ -305,7 +305,7 @@ def _tokens(before: MetadataImage, target: Target, changes: Changes) -> Steps:
 
 
 def token_write(
-    token_id: str, token: DelegationToken | None, *, exists: bool, parents: tuple[Op, ...] = ()
+    token_id: str, token: DelegationTokenRecord | None, *, exists: bool, parents: tuple[Op, ...] = ()
 ) -> EntityWrite:
     """Set, create or delete a delegation token, and tell the brokers."""
     op, effect = _written(paths.token(token_id), None if token is None else encode_token(token), exists=exists)

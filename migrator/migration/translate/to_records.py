@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from migrator.image.model import ConfigResource, ScramKey
-from migrator.image.security import scram_record, token_record
+from migrator.image.security import scram_record
 from migrator.migration.translate import names, source
 from migrator.migration.translate.source import TopicReading, TopicZnodes
 from migrator.records.metadata import (
@@ -310,4 +310,4 @@ def _producer_id_records(znode: Znode) -> Iterator[MetadataRecord]:
 def _token_records(znode: Znode) -> Iterator[MetadataRecord]:
     token = decode_token(znode.path, znode.data)
     if token is not None:
-        yield token_record(token)
+        yield token

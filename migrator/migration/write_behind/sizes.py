@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from migrator.controller.decision import RefusedError
 from migrator.controller.index import AclPattern
 from migrator.image.builder import ImageBuilder
-from migrator.image.model import EMPTY_IMAGE, Changes, ConfigResource, DelegationToken, MetadataImage, ScramKey
+from migrator.image.model import EMPTY_IMAGE, Changes, ConfigResource, MetadataImage, ScramKey
 from migrator.migration.translate.target import Target
 from migrator.migration.translate.to_ops import delta_writes
 from migrator.migration.write_behind.multis import Limits
@@ -210,7 +210,7 @@ def _config_bytes(key: str, text: str) -> int:
     return _CONFIG_BYTES + _text_bytes(key) + _text_bytes(text)
 
 
-def _token_bytes(token: rec.DelegationTokenRecord | DelegationToken) -> int:
+def _token_bytes(token: rec.DelegationTokenRecord) -> int:
     return _TOKEN_BYTES + sum(map(_text_bytes, (token.owner, token.requester, token.token_id, *token.renewers)))
 
 

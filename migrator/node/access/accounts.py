@@ -18,8 +18,8 @@ from migrator.clock import wall_seconds
 from migrator.config.settings import Settings
 from migrator.controller.delegation_tokens import USER_PREFIX, is_expired, secret_key
 from migrator.controller.token_index import token_hmac
-from migrator.image.model import DelegationToken, MetadataImage, ScramCredential, ScramKey
-from migrator.records.metadata import ScramMechanism
+from migrator.image.model import MetadataImage, ScramCredential, ScramKey
+from migrator.records.metadata import DelegationTokenRecord, ScramMechanism
 from migrator.values import value
 from migrator.wire.principal import Principal
 from migrator.wire.sasl import SCRAM_HASHES, Authenticated, NotReadyError, ScramAccount, scram_credential
@@ -138,7 +138,7 @@ class PublishedAccounts:
         return hmac.digest(self._seed, first.stored_key + first.server_key, "sha256")
 
 
-def _owner(token: DelegationToken) -> Authenticated:
+def _owner(token: DelegationTokenRecord) -> Authenticated:
     name = token.owner.removeprefix(USER_PREFIX)
     until = min(token.expiration_timestamp, token.max_timestamp)
     return Authenticated(Principal("User", name, token_authenticated=True), until)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import orjson
 
-from migrator.image.model import DelegationToken
+from migrator.records.metadata import DelegationTokenRecord
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.fields import Fields
 
 _REMEDY = "Delete the znode (its owner has to ask for a new token), or correct it with a ZooKeeper client"
 
 
-def decode_token(path: str, data: bytes | None) -> DelegationToken | None:
+def decode_token(path: str, data: bytes | None) -> DelegationTokenRecord | None:
     """Decode a token; None for a znode without data, which Kafka skips.
 
     :raises ZnodeError: the data is not a token of version 1 to 3. Times as strings are refused, as by brokers.
@@ -29,7 +29,7 @@ def decode_token(path: str, data: bytes | None) -> DelegationToken | None:
     if token_id != paths.name_of(path):
         raise fields.fault("the token id in the data is not the name of the znode")
     owner = _principal(fields, fields.text("owner"))
-    return DelegationToken(
+    return DelegationTokenRecord(
         token_id=token_id,
         owner=owner,
         requester=_principal(fields, fields.text("tokenRequester")) if version == 3 else owner,
@@ -40,7 +40,7 @@ def decode_token(path: str, data: bytes | None) -> DelegationToken | None:
     )
 
 
-def encode_token(token: DelegationToken) -> bytes:
+def encode_token(token: DelegationTokenRecord) -> bytes:
     """Version 3, the principals sanitized."""
     return orjson.dumps(
         {

@@ -14,7 +14,6 @@ from migrator.image.model import (
     BrokerRegistration,
     ConfigResource,
     ControllerRegistration,
-    DelegationToken,
     MetadataImage,
     PartitionRegistration,
     ScramCredential,
@@ -129,8 +128,8 @@ def _replay_security(rows: Rows, record: rec.MetadataRecord) -> None:
             rows["scram", ScramKey(mechanism, name)] = ScramCredential(salt, stored, server, iterations)
         case rec.RemoveUserScramCredentialRecord(name, mechanism):
             del rows["scram", ScramKey(mechanism, name)]
-        case rec.DelegationTokenRecord(owner, requester, renewers, issued, maximum, expires, token_id):
-            rows["token", token_id] = DelegationToken(token_id, owner, requester, renewers, issued, maximum, expires)
+        case rec.DelegationTokenRecord():
+            rows["token", record.token_id] = record
         case rec.RemoveDelegationTokenRecord(token_id):
             rows.pop(("token", token_id), None)
         case _:

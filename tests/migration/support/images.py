@@ -16,7 +16,6 @@ from migrator.image.model import (
     EMPTY_IMAGE,
     Acl,
     ConfigResource,
-    DelegationToken,
     MetadataImage,
     PartitionRegistration,
     Provenance,
@@ -27,7 +26,7 @@ from migrator.image.model import (
 )
 from migrator.migration.translate.target import Target
 from migrator.migration.translate.to_records import OnFault, RecordReader, stop
-from migrator.records.metadata import ConfigResourceType, MetadataRecord, QuotaEntity
+from migrator.records.metadata import ConfigResourceType, DelegationTokenRecord, MetadataRecord, QuotaEntity
 from migrator.records.uuid import Uuid
 from migrator.zookeeper.ops import Applied, Failed, ZkSource
 from migrator.zookeeper.znodes import paths
@@ -99,10 +98,10 @@ def images(draw: st.DrawFn) -> MetadataImage:
     resources += [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics.values()]
     configs = draw(st.dictionaries(st.sampled_from(resources), config_maps.map(Map), max_size=3))
     scram_keys = st.builds(ScramKey, st.sampled_from([1, 2]), users)
-    tokens: dict[str, DelegationToken] = {}
+    tokens: dict[str, DelegationTokenRecord] = {}
     for token_id in draw(st.lists(st.sampled_from(["t1", "t-2_"]), unique=True)):
         expiry = draw(st.integers(3, 4))
-        tokens[token_id] = DelegationToken(token_id, "User:a b", "User:c", ("User:d",), 1, 5, expiry)
+        tokens[token_id] = DelegationTokenRecord("User:a b", "User:c", ("User:d",), 1, 5, expiry, token_id)
     entries = sorted(draw(st.frozensets(acls, max_size=4)), key=repr)
     return replace(
         EMPTY_IMAGE,

@@ -19,7 +19,6 @@ from migrator.image.model import (
     EMPTY_IMAGE,
     Acl,
     ConfigResource,
-    DelegationToken,
     MetadataImage,
     PartitionRegistration,
     ScramCredential,
@@ -33,6 +32,7 @@ from migrator.migration.translate.target import Target
 from migrator.migration.translate.to_ops import delta_steps, delta_writes
 from migrator.records.metadata import (
     ConfigResourceType,
+    DelegationTokenRecord,
     PartitionRecord,
     ProducerIdsRecord,
     QuotaEntity,
@@ -429,7 +429,7 @@ class TestTheRest:
 
     def test_foreign_acls_and_tokens_are_removed_and_announced(self) -> None:
         acl = Acl(2, "t", 4, "User:a", "*", 3, 3)
-        token = DelegationToken("id", "User:a", "User:a", (), 1, 2, 3)
+        token = DelegationTokenRecord("User:a", "User:a", (), 1, 2, 3, "id")
         zookeeper = cluster_of(replace(EMPTY_IMAGE, acls=Map({uuid(1): acl}), tokens=Map({"id": token})))
         writes = list(reconcile(zookeeper, target(EMPTY_IMAGE)))
         assert [write.effect for write in writes] == [Effect.DELETE, Effect.DELETE]

@@ -11,9 +11,9 @@ from immutables import Map
 
 from migrator.config.load import typed_settings
 from migrator.controller.token_index import token_hmac
-from migrator.image.model import EMPTY_IMAGE, DelegationToken, MetadataImage, ScramCredential, ScramKey
+from migrator.image.model import EMPTY_IMAGE, MetadataImage, ScramCredential, ScramKey
 from migrator.node.access.accounts import PublishedAccounts
-from migrator.records.metadata import ScramMechanism
+from migrator.records.metadata import DelegationTokenRecord, ScramMechanism
 from migrator.wire.principal import Principal
 from migrator.wire.sasl import NotReadyError, ScramClient, scram_credential
 from migrator.wire.sasl.scram import ScramServer
@@ -100,8 +100,8 @@ def test_a_change_of_others_does_not_show_who_is_not_there() -> None:
     assert guessed.user(SHA_256, "mallory").credential != before
 
 
-def token(**fields: Any) -> DelegationToken:
-    known = DelegationToken("token-1", "User:al:ice", "User:bob", (), 0, 20_000, 15_000)
+def token(**fields: Any) -> DelegationTokenRecord:
+    known = DelegationTokenRecord("User:al:ice", "User:bob", (), 0, 20_000, 15_000, "token-1")
     return replace(known, **fields)
 
 
@@ -109,7 +109,7 @@ def hmac_of(token_id: str) -> str:
     return base64.b64encode(token_hmac(SECRET.encode(), token_id)).decode()
 
 
-def with_token(found: DelegationToken) -> MetadataImage:
+def with_token(found: DelegationTokenRecord) -> MetadataImage:
     return replace(EMPTY_IMAGE, tokens=Map({found.token_id: found}))
 
 

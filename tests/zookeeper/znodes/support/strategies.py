@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from migrator.image.model import DelegationToken, ScramCredential
+from migrator.image.model import ScramCredential
 from migrator.records.acl_codes import AclOperation, AclPermission, PatternType, ResourceType
-from migrator.records.metadata import Endpoint, FeatureRange, ScramMechanism, SecurityProtocol
+from migrator.records.metadata import DelegationTokenRecord, Endpoint, FeatureRange, ScramMechanism, SecurityProtocol
 from migrator.records.uuid import Uuid
 from migrator.zookeeper.znodes.acls import AclEntry, ResourcePattern
 from migrator.zookeeper.znodes.broker_ids import BrokerRegistrationZnode
@@ -55,14 +55,14 @@ patterns = st.builds(
     ResourcePattern, st.sampled_from(ResourceType), names, st.sampled_from((PatternType.LITERAL, PatternType.PREFIXED))
 )
 tokens = st.builds(
-    DelegationToken,
-    node_names,
+    DelegationTokenRecord,
     principals,
     principals,
     st.lists(principals, max_size=3).map(tuple),
     times,
     times,
     times,
+    node_names,
 )
 controller_claims = st.builds(ControllerClaim, int32, times, int32)
 migration_states = st.builds(MigrationState, int32, int32, st.integers(-1, 2**63 - 1), int32)
