@@ -38,7 +38,7 @@ from migrator.drill.kafka.traffic import ClientTraffic
 from migrator.drill.probes import all_report, until
 from migrator.drill.report import DrillReport
 from migrator.drill.rollout.desk import DeskNode, DeskNodes, RolloutDesk
-from migrator.drill.rollout.services import KafkaNode, OurController
+from migrator.drill.rollout.services import NodeService
 from migrator.drill.security.protection import OPERATOR, ORDERS
 from migrator.drill.shape import Shape
 from migrator.drill.workload.fill import AWKWARD_TOPICS, PLAIN_TOPIC, FillOptions, fill, topic_config
@@ -422,20 +422,18 @@ def nodes_of(kafka: KafkaCluster, shape: Shape | None, *, hand_over: bool) -> De
     names = names_of(kafka, shape)
     racks = {} if shape is None else {node.node_id: node.rack for node in (*shape.controllers, *shape.brokers)}
     controllers = [
-        DeskNode(
-            each.node_id, names[each.node_id], each.property_file, OurController(each), racks.get(each.node_id, "")
-        )
+        DeskNode(each.node_id, names[each.node_id], each.property_file, NodeService(each), racks.get(each.node_id, ""))
         for each in kafka.controllers
     ]
     stock = kafka.stock_controllers() if hand_over else []
     return DeskNodes(
         controllers=controllers,
         stock=[
-            DeskNode(node.node_id, f"{node.name}-stock", each.properties_file, KafkaNode(each))
+            DeskNode(node.node_id, f"{node.name}-stock", each.properties_file, NodeService(each))
             for node, each in zip(controllers, stock, strict=False)
         ],
         brokers=[
-            DeskNode(broker, names[broker], node.properties_file, KafkaNode(node), racks.get(broker, ""))
+            DeskNode(broker, names[broker], node.properties_file, NodeService(node), racks.get(broker, ""))
             for broker, node in kafka.brokers.items()
         ],
         settings={**kafka.quorum_keys, "controller.listener.names": kafka.controller_listener},

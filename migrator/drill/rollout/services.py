@@ -12,7 +12,6 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
 
 import psutil
 
@@ -31,59 +30,27 @@ PATH_MAX = 103
 """The most bytes of the path of a socket: macOS allows 103, Linux 107."""
 
 
-class NodeService(Protocol):
-    """One node."""
+@value
+class NodeService:
+    """The process of one node: a controller of this program, or a node of Kafka."""
+
+    node: ControllerProcess | StockNode
 
     def run(self) -> None:
-        """Start its process with its property file as it is; it is not waited for."""
+        """Start the process with its property file as it is; it is not waited for."""
+        self.node.run()
 
     def end(self) -> None:
-        """End its process in good order, and wait for its end. Blocking.
+        """End the process in good order, and wait for its end. Blocking.
 
-        :raises OperatorError: the process did not end cleanly.
+        :raises OperatorError: a controller of this program did not end cleanly.
         """
-
-    def running(self) -> ChildProcess | None:
-        """Its process; None while none runs."""
-
-
-@value
-class OurController:
-    """A controller of this program (see `NodeService`)."""
-
-    node: ControllerProcess
-
-    def run(self) -> None:
-        """Start its process with its property file as it is."""
-        self.node.run()
-
-    def end(self) -> None:
-        """End its process in good order."""
         code = self.node.stop()
-        if code != ExitCode.OK:
-            raise OperatorError(f"it ended with exit code {code}", where=f"controller {self.node.node_id}")
+        if code not in (None, ExitCode.OK):
+            raise OperatorError(f"it ended with exit code {code}", where=str(self.node.directory))
 
     def running(self) -> ChildProcess | None:
-        """Its process; None while none runs."""
-        return self.node.process if self.node.runs else None
-
-
-@value
-class KafkaNode:
-    """A broker, or a controller of Kafka (see `NodeService`)."""
-
-    node: StockNode
-
-    def run(self) -> None:
-        """Start its process with its property file as it is."""
-        self.node.run()
-
-    def end(self) -> None:
-        """End its process in good order."""
-        self.node.stop()
-
-    def running(self) -> ChildProcess | None:
-        """Its process; None while none runs."""
+        """The process; None while none runs."""
         return self.node.process if self.node.runs else None
 
 

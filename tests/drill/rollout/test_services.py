@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from migrator.drill.rollout.ask import MODULE
-from migrator.drill.rollout.services import Services
+from migrator.drill.rollout.services import NodeService, Services
 from migrator.errors import OperatorError
 from migrator.parts.processes import ChildProcess
 from tests.patience import PATIENCE_SECONDS
@@ -24,7 +24,7 @@ NAME = "broker-1"
 SLEEPS = [sys.executable, "-c", "import time; print(flush=True); time.sleep(3600)"]
 
 
-class Sleeper:
+class Sleeper(NodeService):
     """A node that does nothing; ``ill``: it does not end well."""
 
     def __init__(self, directory: Path) -> None:
