@@ -27,7 +27,6 @@ OUTSIDE = {
     "rpc/__init__.py": "gRPC reads its verbosity from the environment",
     "rpc/operator_socket.py": "the operator's socket is a file that gRPC binds",
     "rpc/stubs": "generated",
-    "wire/pem.py": "certificates are files of OpenSSL",
     "wire/sasl": "logins are tested beside real clients",
     "wire/stores.py": "certificates are files of OpenSSL",
     "wire/tls.py": "certificates are files of OpenSSL",
