@@ -21,6 +21,7 @@ from migrator.controller.scram import AlterScramRequest, ScramDeletion, ScramUps
 from migrator.image.model import Acl, MetadataImage
 from migrator.records.acl_codes import PatternType
 from migrator.records.metadata import QuotaEntity
+from migrator.values import fields_of
 
 
 def quota_change(call: Call, image: MetadataImage, context: Context) -> Decision[Any]:
@@ -105,15 +106,7 @@ def acl_description(call: Call, image: MetadataImage, context: Context) -> Decis
             "resource_type": kind,
             "resource_name": name,
             "pattern_type": pattern,
-            "acls": tuple(
-                {
-                    "principal": acl.principal,
-                    "host": acl.host,
-                    "operation": acl.operation,
-                    "permission_type": acl.permission_type,
-                }
-                for acl in acls
-            ),
+            "acls": tuple(map(fields_of, acls)),
         }
         for (kind, name, pattern), acls in groupby(found, _pattern)
     )
@@ -176,18 +169,7 @@ def _deletion_response(call: Call, results: Iterable[DeletedAcls]) -> Any:
         filter_results=tuple(
             {
                 **error_fields(result.error),
-                "matching_acls": tuple(
-                    {
-                        "resource_type": acl.resource_type,
-                        "resource_name": acl.resource_name,
-                        "pattern_type": acl.pattern_type,
-                        "principal": acl.principal,
-                        "host": acl.host,
-                        "operation": acl.operation,
-                        "permission_type": acl.permission_type,
-                    }
-                    for acl in result.acls
-                ),
+                "matching_acls": tuple(map(fields_of, result.acls)),
             }
             for result in results
         )

@@ -19,6 +19,7 @@ from migrator.records.metadata import (
     UserScramCredentialRecord,
 )
 from migrator.records.uuid import Uuid, uuid_to_text
+from migrator.values import fields_of
 
 
 class SecurityBuilder:
@@ -33,18 +34,8 @@ class SecurityBuilder:
 
     def put_acl(self, record: AccessControlEntryRecord) -> None:
         """An access control entry, new or not."""
-        self.acls.put(
-            record.id,
-            Acl(
-                resource_type=record.resource_type,
-                resource_name=record.resource_name,
-                pattern_type=record.pattern_type,
-                principal=record.principal,
-                host=record.host,
-                operation=record.operation,
-                permission_type=record.permission_type,
-            ),
-        )
+        fields = fields_of(record)
+        self.acls.put(fields.pop("id"), Acl(**fields))
 
     def remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
         """Remove an access control entry, which must exist."""
@@ -73,24 +64,8 @@ class SecurityBuilder:
 
 
 def acl_record(acl_id: Uuid, acl: Acl) -> AccessControlEntryRecord:
-    return AccessControlEntryRecord(
-        id=acl_id,
-        resource_type=acl.resource_type,
-        resource_name=acl.resource_name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission_type,
-    )
+    return AccessControlEntryRecord(id=acl_id, **fields_of(acl))
 
 
 def scram_record(key: ScramKey, credential: ScramCredential) -> UserScramCredentialRecord:
-    return UserScramCredentialRecord(
-        name=key.user,
-        mechanism=key.mechanism,
-        salt=credential.salt,
-        stored_key=credential.stored_key,
-        server_key=credential.server_key,
-        iterations=credential.iterations,
-    )
+    return UserScramCredentialRecord(name=key.user, mechanism=key.mechanism, **fields_of(credential))

@@ -14,7 +14,7 @@ from migrator.errors import ExitCode
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.readiness import Gap
 from migrator.rehearse.forecast import Estimate, Forecast
-from migrator.values import value
+from migrator.values import fields_of, value
 from migrator.verify.verdict import Verdict
 
 EXAMPLES = 5
@@ -113,9 +113,9 @@ class RehearsalReport:
             "blockers": [_gap(gap) for gap in self.blockers],
             "blockers_in_all": self.blockers_in_all,
             "warnings": [_gap(gap) for gap in self.warnings],
-            "first_reconcile": None if self.first_reconcile is None else _reconcile(self.first_reconcile),
-            "kafka": _check(self.kafka),
-            "verified": _check(self.verified),
+            "first_reconcile": self.first_reconcile and fields_of(self.first_reconcile),
+            "kafka": {**fields_of(self.kafka), "outcome": self.kafka.outcome.value},
+            "verified": {**fields_of(self.verified), "outcome": self.verified.outcome.value},
             "forecast": None if self.forecast is None else _forecast(self.forecast),
             "others_share": round(self.others_share, 2),
             "peak_memory_bytes": self.peak_memory_bytes,
@@ -163,14 +163,6 @@ def counts_of(image: MetadataImage) -> dict[str, int]:
 
 def _gap(gap: Gap) -> dict[str, str]:
     return {"path": gap.who, "reason": gap.reason, "remedy": gap.remedy}
-
-
-def _check(check: RehearsalCheck) -> dict[str, str]:
-    return {"outcome": check.outcome.value, "detail": check.detail}
-
-
-def _reconcile(found: FirstReconcile) -> dict[str, object]:
-    return {"writes": found.writes, "deletes": found.deletes, "held": found.held}
 
 
 def _forecast(forecast: Forecast) -> dict[str, dict[str, float] | None]:

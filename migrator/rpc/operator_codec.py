@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from migrator.observe.status import BrokerStatus, VoterStatus
+from migrator.values import fields_of
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
@@ -49,8 +50,7 @@ def member_of(kind: type[E], numbers: Any, number: int) -> E:
 def _plain(item: Any) -> Any:
     """The arguments that protobuf takes: nested mappings and lists."""
     if is_dataclass(item):
-        found = {field.name: getattr(item, field.name) for field in fields(item)}
-        return {name: _plain(each) for name, each in found.items() if each not in (None, ())}
+        return {name: _plain(each) for name, each in fields_of(item).items() if each not in (None, ())}
     if isinstance(item, tuple):  # pairs are a map, as the details of an event
         return dict(item) if isinstance(item[0], tuple) else [_plain(each) for each in item]
     return item.name if isinstance(item, Enum) and not isinstance(item, str) else item

@@ -14,8 +14,8 @@ import shlex
 from collections.abc import Mapping
 
 from migrator.errors import ExitCode
-from migrator.values import value
-from migrator.verify.comparison import EXAMPLES_MAX, Comparison, Difference, KindCounts
+from migrator.values import fields_of, value
+from migrator.verify.comparison import EXAMPLES_MAX, Comparison, Difference
 from migrator.verify.named import Sources
 from migrator.verify.recheck import Pair, Patience
 
@@ -89,7 +89,7 @@ class Verdict:
             "rows": self.comparison.rows,
             "differences": self.comparison.differences,
             "seconds": round(self.seconds, 2),
-            "kinds": {kind: _counts(counts) for kind, counts in self.comparison.kinds.items()},
+            "kinds": {kind: fields_of(counts) for kind, counts in self.comparison.kinds.items()},
             "examples": [_example(difference) for difference in self.comparison.examples],
             "read_again": self.read_again,
             "lag": self.lag,
@@ -100,26 +100,8 @@ class Verdict:
         }
 
 
-def _counts(counts: KindCounts) -> dict[str, int]:
-    return {
-        "zookeeper": counts.zookeeper,
-        "kraft": counts.kraft,
-        "missing": counts.missing,
-        "extra": counts.extra,
-        "different": counts.different,
-    }
-
-
 def _example(difference: Difference) -> dict[str, str | int | None]:
-    return {
-        "kind": difference.kind,
-        "entity": difference.entity,
-        "field": difference.field,
-        "status": difference.status,
-        "zookeeper": difference.zookeeper,
-        "kraft": difference.kraft,
-        "zxid": difference.zxid,
-    }
+    return {**fields_of(difference), "status": difference.status}
 
 
 ANY_FILE = "controller.properties"
