@@ -12,9 +12,9 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
+from migrator.rollout.engine.acts import UntrueRestartError
 from migrator.rollout.engine.apply import Ending, StopAt
 from migrator.rollout.engine.job_acts import JobFailedError
-from migrator.rollout.engine.processes import UntrueRestartError
 from migrator.rollout.files.archive import VERDICTS
 from migrator.rollout.gates.gatekeeper import GateTimeoutError
 from migrator.rollout.journal.journal import LINE_MAX, Event, read_journal

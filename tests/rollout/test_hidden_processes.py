@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from migrator.observe.journal import COMMAND_FILE
+from migrator.rollout.engine.acts import HiddenProcessError
 from migrator.rollout.engine.apply import Ending, StopAt
-from migrator.rollout.engine.processes import HiddenProcessError
 from migrator.rollout.nodes import Node
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import ExecutorError

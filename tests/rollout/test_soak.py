@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from migrator.rollout.engine.apply import Ending, StopAt
+from migrator.rollout.engine.soak import APART_MS, LOOK_MS, Soak
 from migrator.rollout.gates.gatekeeper import GateTimeoutError
-from migrator.rollout.gates.soak import APART_MS, LOOK_MS, Soak
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.plan.steps import Act, Phase
 from migrator.rollout.ports import Observation

@@ -3,6 +3,8 @@
 `apply` calls `StepActs` for one act after the other. After a crash the journal shows which act was begun, and the act
 is looked at again before it is repeated: each can be done twice without harm. A file that somebody changed outside of
 the rollout is never overwritten. No process is stopped before its gates are open.
+
+`Processes` stops and starts nodes. When a failure comes between stop and start, the node is started all the same.
 """
 
 from __future__ import annotations
@@ -17,87 +19,174 @@ from migrator.rollout.engine import decisions
 from migrator.rollout.engine.context import RunContext
 from migrator.rollout.engine.decisions import ActDecision, ahead_of_copy, may_be_ahead
 from migrator.rollout.engine.job_acts import JobActs, refuse_old_log
-from migrator.rollout.engine.processes import Processes
+from migrator.rollout.engine.soak import SoakAct
 from migrator.rollout.engine.step_gates import StepGates
 from migrator.rollout.files.archive import keep_changes
 from migrator.rollout.files.identities import refuse_new_identity
 from migrator.rollout.files.old_metadata_log import keep_log, remove_old_log
 from migrator.rollout.files.property_files import backup, digest_of, text_of, wanted_file
-from migrator.rollout.gates.gatekeeper import AbortedError, Gatekeeper
+from migrator.rollout.gates.gatekeeper import Gatekeeper
 from migrator.rollout.gates.gates import judge
-from migrator.rollout.gates.lifelines import SAY_MS
-from migrator.rollout.gates.soak import APART_MS, LOOK_MS, Soak
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.progress import StepProgress, restart_begun
-from migrator.rollout.nodes import Node
+from migrator.rollout.nodes import Node, Role
+from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import FileMode, digest, file_mode, odd_keys, parsed, rewritten
+from migrator.rollout.plan.phases import program_of
 from migrator.rollout.plan.steps import STOPS, Act, Job, Sight, Step
-from migrator.rollout.ports import ExecutorError, FileChangedError, Gate, GateKind, Observation
+from migrator.rollout.ports import ExecutorError, FileChangedError, Gate, GateKind, HostUnreachableError, Observation
+from migrator.seeing.controllers import ControllerProgram
 
-NOTE_MS = 60_000
-"""Time between two notes in the journal; a crash loses at most that much of a soak."""
+IN_ZOOKEEPER = (FileMode.BROKER_MIGRATING, FileMode.BROKER_ZOOKEEPER)
 
 
-class SoakAct:
-    def __init__(self, run: RunContext, gates: Gatekeeper, jobs: JobActs) -> None:
-        self._run = run
-        self._parts = run.parts
+class UntrueRestartError(OperatorError):
+    """A command to stop or restart succeeded, but the same process still runs."""
+
+
+class HiddenProcessError(OperatorError):
+    """The executor finds no process, but the node answers: a start would start it a second time."""
+
+
+class Processes:
+    def __init__(self, parts: RolloutParts, gates: Gatekeeper) -> None:
+        self._parts = parts
         self._gates = gates
-        self._jobs = jobs
-        self._soak = Soak()
 
-    async def run(self, step: Step) -> None:
-        """Watch until the time is full. The operator is told when an outage begins and ends.
+    async def incarnation(self, node: Node, seen: Observation | None = None) -> str | None:
+        """The incarnation of the node's process; None when none runs and none answers. The process may have just begun
+        or ended.
 
-        :raises GateTimeoutError: an outage lasts longer than a gate may stay shut.
-        :raises AbortedError: the operator asks for an end.
+        :param seen: a look of just now, if there was one.
+        :raises HiddenProcessError: the node answers, but no process is found, so a stop could not be verified.
         """
-        times, clock = self._parts.inventory.times, self._parts.clock
-        wanted, verify = int(times.soak * 1000), int(times.verify * 1000)
-        noted = verified = self._run.progress.soaked_ms
-        self._soak = Soak(noted)
-        said_ms = clock.monotonic_ms()
-        while (watched := self._soak.watched_ms) < wanted:
-            if clock.monotonic_ms() - said_ms >= SAY_MS:
-                said_ms = clock.monotonic_ms()
-                self._parts.tell(f"{step.name}: has watched {watched // 1000} of {wanted // 1000} s; all is well")
-            began_ms = clock.since_boot_ms()
-            await self._gates.wait(lambda _: step.before, step.name, is_shut=lambda why: self._is_shut(step, why))
-            self._is_well(step, began_ms)
-            watched = self._soak.watched_ms
-            if watched - noted >= NOTE_MS or watched >= wanted:
-                self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=watched)
-                noted = watched
-            if verify and watched - verified >= verify and watched < wanted:
-                await self._jobs.verify(step, await self._parts.observer.observe(partitions=False))
-                verified = watched
-                self._soak = Soak(watched)  # the time of a comparison was not watched
-            if self._run.is_aborted():
-                self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=watched)
-                raise AbortedError("the soak was stopped")
-            await clock.sleep(min(times.poll * 1000, wanted - watched, APART_MS / 2) / 1000)
-        self._run.note(Event.DONE, step.name, Act.SOAK)
+        found = await self._parts.executor.incarnation(node)
+        program = program_of(self._parts.inventory)
+        for look in (seen, None):
+            if found is not None:
+                return found
+            if not _answers(node, look or await self._parts.observer.observe(partitions=False), program):
+                return None
+            found = await self._parts.executor.incarnation(node)
+        if found is not None:
+            return found
+        raise HiddenProcessError(
+            "the node answers, and its executor says that no process of it runs",
+            where=f"{node.name} on {node.host}",
+            remedy="Try the command 'incarnation' of its executor, and correct the command or its variables, such as "
+            "'unit' or 'users'. If somebody has started it in another way, stop it, and start it as the executor does. "
+            "Then 'migrator rollout resume'",
+        )
 
-    def _is_shut(self, step: Step, why: str) -> None:
-        is_first = self._soak.outage_ms is None
-        self._soak = self._soak.saw_trouble(self._parts.clock.since_boot_ms())
-        if is_first:
-            self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=self._soak.watched_ms, waits=why)
+    async def restart(self, step: Step, node: Node, before: str | None) -> None:
+        """Restart a process, or start it if none runs.
 
-    def _is_well(self, step: Step, began_ms: int) -> None:
-        now_ms, before, since_ms = self._parts.clock.since_boot_ms(), self._soak, self._soak.outage_ms
-        self._soak = before.saw_well(began_ms, now_ms)
-        if before.well_ms is not None and self._soak.watched_ms == before.watched_ms and now_ms > before.well_ms:
-            apart = (now_ms - before.well_ms) / 1000
-            self._parts.tell(
-                f"{step.name}: the last {apart:.0f} s do not count: looks may be {APART_MS // 1000} s apart, and take "
-                f"{LOOK_MS // 1000} s"
-            )
-        if since_ms is None:
+        :param before: the incarnation of the process that runs; None when none runs.
+        :raises UntrueRestartError: the same process still runs.
+        :raises ExecutorError: a command fails, and the process has not ended; or it cannot be started.
+        """
+        if before is None:
+            self._parts.tell(f"{step.name}: starts {node.name}")
+            await self.start_again(step, node)
+        else:
+            self._parts.tell(f"{step.name}: restarts {node.name}")
+            if self._parts.executor.stops_and_starts(node):
+                await self.stop(step, node, before)
+                await self.start_again(step, node)
+            else:
+                await self._parts.executor.restart(node)
+        await self._believe(node, before)
+
+    async def stop(self, step: Step, node: Node, before: str) -> None:
+        """Stop a process; it has ended when this returns. A command that fails or times out may have begun the stop:
+        Kafka takes minutes to hand over its partitions. So the process is watched as long as a gate may stay shut.
+
+        :raises ExecutorError: the command failed, and the process still runs after that time.
+        :raises UntrueRestartError: the command succeeded, and the process still runs after that time.
+        """
+        failed: ExecutorError | None = None
+        try:
+            await self._parts.executor.stop(node)
+        except ExecutorError as error:
+            failed = error
+            self._parts.tell(f"{step.name}: {error}. Waits whether {node.name} ends nevertheless")
+        if before == decisions.UNKNOWN_INCARNATION and failed is None:
             return
-        lost, watched = now_ms - since_ms, self._soak.watched_ms
-        self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=watched, outage_ms=lost)
-        self._parts.tell(f"{step.name}: all is well again; these {lost / 1000:.0f} s do not count as soak")
+        has_ended = await self._ends(node, before, step.name)
+        if failed is not None and not has_ended:
+            raise failed
+        if has_ended is False:
+            raise _untrue(node, "stop")
+
+    async def start_again(self, step: Step, node: Node) -> None:
+        """Start a node after its stop. If a broker could not close its ZooKeeper session, wait until its znode is gone,
+        because it would not start beside it."""
+        if step.mode in IN_ZOOKEEPER:
+            await self._gates.until_gone(node, step.name)
+        self._gates.lifelines.starts(node.name)
+        if self._parts.executor.stops_and_starts(node):
+            await self._start(step, node)
+        elif await self._parts.executor.incarnation(node) is None:  # otherwise it was started outside the rollout
+            await self._parts.executor.restart(node)
+        with suppress(ExecutorError):  # the gate after this step looks again
+            if (runs := await self._parts.executor.incarnation(node)) is not None:
+                self._gates.lifelines.shows(node.name, runs)
+
+    async def _start(self, step: Step, node: Node) -> None:
+        """Start a node; try again while its host is unreachable. To start a running node does nothing."""
+        clock, times = self._parts.clock, self._parts.inventory.times
+        deadline = clock.monotonic_ms() + int(times.gate * 1000)
+        while True:
+            try:
+                await self._parts.executor.start(node)
+            except HostUnreachableError as error:
+                if clock.monotonic_ms() >= deadline:
+                    raise
+                self._parts.tell(f"{step.name}: {error}. Tries again")
+                await clock.sleep(times.poll)
+            else:
+                return
+
+    async def _ends(self, node: Node, before: str, step: str) -> bool | None:
+        """Whether the process ends; None when this stays unknown."""
+        clock, times = self._parts.clock, self._parts.inventory.times
+        deadline = clock.monotonic_ms() + int(times.gate * 1000)
+        with self._gates.patience(step) as patience:
+            while True:
+                ended: bool | None = None
+                try:
+                    ended = await self._parts.executor.incarnation(node) != before
+                except ExecutorError as error:
+                    self._parts.tell(f"{node.name}: {error}")
+                if ended or clock.monotonic_ms() >= deadline:
+                    return ended
+                patience.waits(f"{node.name} has still to end", clock.monotonic_ms())
+                await self._gates.sleep(patience)
+
+    async def _believe(self, node: Node, before: str | None) -> None:
+        after = await self._parts.executor.incarnation(node)
+        if after is not None and after == before and after != decisions.UNKNOWN_INCARNATION:
+            raise _untrue(node, "restart")
+
+
+def _answers(node: Node, seen: Observation, program: ControllerProgram) -> bool:
+    """Whether the node's process has answered at this look.
+
+    :param program: for a controller, its program: during a hand-over another program may answer under the same id.
+    """
+    if node.role is Role.BROKER:
+        broker = seen.broker(node)
+        return broker is not None and broker.serving
+    voter = seen.voter(node)
+    return voter is not None and voter.program is program
+
+
+def _untrue(node: Node, command: str) -> UntrueRestartError:
+    return UntrueRestartError(
+        f"the {command} command succeeded, but the same process runs",
+        where=f"{node.name} on {node.host}",
+        remedy="Correct the command in the inventory; then 'migrator rollout resume'",
+    )
 
 
 class StepActs:

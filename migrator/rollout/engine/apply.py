@@ -16,14 +16,19 @@ from enum import Enum
 from pathlib import Path
 
 from migrator.errors import OperatorError
-from migrator.rollout.engine.acts import StepActs
+from migrator.rollout.engine.acts import HiddenProcessError, StepActs, UntrueRestartError
 from migrator.rollout.engine.context import RunContext, UnansweredError
-from migrator.rollout.engine.decisions import FileAheadError
+from migrator.rollout.engine.decisions import (
+    FileAheadError,
+    in_order,
+    is_under_way,
+    leaves_rack,
+    next_step,
+    open_rack,
+    refuse_pause_at_end,
+)
 from migrator.rollout.engine.job_acts import JobFailedError
-from migrator.rollout.engine.order import in_order, is_under_way, next_step, refuse_pause_at_end
-from migrator.rollout.engine.processes import HiddenProcessError, UntrueRestartError
 from migrator.rollout.engine.step_gates import StepGates
-from migrator.rollout.engine.which_gates import leaves_rack, open_rack
 from migrator.rollout.files.archive import keep_output
 from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.identities import IdentityError

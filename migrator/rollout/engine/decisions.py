@@ -1,20 +1,200 @@
-"""Decides whether an act of a step has to be done, from the journal and what is seen. Pure.
+"""Decides, from the journal and what is seen: which step comes next, which gates it has, and whether an act has to be
+done. Pure.
 
-Every act that changes something is noted as begun, done, and noted as done. When an act is noted as begun only, the
-digest of the file or the running process tells whether it took effect.
+Nodes that are down come before nodes that serve, and the leader last. Every act that changes something is noted as
+begun, done, and noted as done. When an act is noted as begun only, the digest of the file or the running process tells
+whether it took effect.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import Enum, auto
 
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState
-from migrator.rollout.journal.progress import StepProgress
+from migrator.rollout.journal.progress import Progress, StepProgress
 from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan.modes import OF_BROKERS, FileMode
-from migrator.rollout.plan.steps import Act, Step
-from migrator.rollout.ports import BrokerMode, Observation
+from migrator.rollout.plan.steps import STOPS, TOUCH_NODE, Act, Phase, Step
+from migrator.rollout.ports import BrokerMode, Gate, GateKind, Observation
+
+
+def next_step(steps: Sequence[Step], progress: Progress, seen: Observation) -> Step | None:
+    """The step under way, else the first open step: of nodes that are down before nodes that serve, the leader's last.
+
+    :returns: None at the end of the plan.
+    """
+    unfinished = [step for step in in_order(steps, progress, seen) if not progress.of(step.name).finished]
+    return next((step for step in unfinished if is_under_way(progress.of(step.name))), next(iter(unfinished), None))
+
+
+def is_under_way(known: StepProgress) -> bool:
+    """Whether a step was begun."""
+    return bool(known.done) or known.begun is not None
+
+
+def in_order(steps: Sequence[Step], progress: Progress, seen: Observation) -> list[Step]:
+    """The steps in the order in which they are taken, as it looks now. Within a phase: the steps that are done, as they
+    were done; then nodes that are down, nodes that serve, and the leader last; then the steps about no node."""
+    phases = {phase: number for number, phase in enumerate(dict.fromkeys(step.phase for step in steps))}
+    taken = {name: number for number, name in enumerate(progress.steps)}
+    leader = None if seen.quorum is None else seen.quorum.leader_id
+
+    def rank(step: Step) -> tuple[int, int, int]:
+        phase, known = phases[step.phase], progress.of(step.name)
+        if known.finished:
+            return phase, 0, taken[step.name]
+        if is_under_way(known):
+            return phase, 1, 0
+        if step.node is None:
+            return phase, 3, 0
+        if step.rules.silent_first and seen.is_silent(step.node):
+            return phase, 2, -1
+        if step.rules.leader_last:
+            return phase, 2, int(step.node.node_id == leader)
+        return phase, 2, int(not seen.is_down(step.node))
+
+    return sorted(steps, key=rank)
+
+
+def refuse_pause_at_end(stop: str, steps: Sequence[Step], progress: Progress) -> None:
+    """
+    :param stop: the step after which the operator wants a pause.
+    :param steps: in the order in which they are taken.
+    :raises OperatorError: it is the last controller's step. It ends the migration, and then other steps have to follow.
+    """
+    left = [
+        step
+        for step in steps
+        if step.rules.ends_migration and step.node is not None and not progress.of(step.name).finished
+    ]
+    if len(left) > 1 and left[-1].name == stop:
+        names = ", ".join(step.name for step in left)
+        raise OperatorError(
+            f"after {stop} the migration has ended: it comes last. The leader decides the order, which is now: {names}",
+            where="--pause-after",
+            remedy=f"To stop after the first controller, name {left[0].name}. To go to the end, leave the option out",
+        )
+
+
+GATED = TOUCH_NODE | {Act.RUN, Act.SOAK}
+"""Acts that the gate before a step protects: after one of them is done, this gate is not asked again."""
+
+
+def asks_again(step: Step, known: StepProgress, act: Act) -> bool:
+    """Whether the gate before a step still counts at this act: it was passed, and no act since has certainly touched
+    the cluster. An act that was begun may not have happened, so the process is looked at. An act that stops a process
+    asks the gate by itself."""
+    if act in STOPS:
+        return False
+    later = step.acts[step.acts.index(Act.CHECK_BEFORE) + 1 :] if Act.CHECK_BEFORE in step.acts else ()
+    return Act.CHECK_BEFORE in known.done and act in later and GATED.isdisjoint(known.done)
+
+
+def gates_before(step: Step, steps: Sequence[Step], progress: Progress, seen: Observation) -> tuple[Gate, ...]:
+    """The gates of the check before a step. A controller to be stopped has none when nothing is written, or when this
+    rollout has stopped so many that nothing can be committed any more. Gates that make a step wrong for ever are always
+    asked."""
+    always = tuple(gate for gate in step.before if gate.kind is GateKind.NOT_FINISHED)
+    if seen.is_down(step.node) or _starts_voter(step, progress, seen):
+        return always
+    if step.rules.only_while_written:
+        others = [each for each in steps if each.phase is step.phase and each is not step]
+        stopped = any(Act.STOP in progress.of(each.name).done for each in others)
+        if not seen.may_be_dual_writing or (stopped and not seen.is_led):
+            return always
+    return step.before
+
+
+def _starts_voter(step: Step, progress: Progress, seen: Observation) -> bool:
+    """Whether a step restores the file of a voter that does not answer, and starts it. Then it does not matter which
+    records other voters lack. If the voter's process runs nevertheless, all gates are asked before it is stopped."""
+    if not step.rules.starts_silent or step.node is None or Act.EDIT in progress.of(step.name).done:
+        return False
+    return not seen.serves(step.node)
+
+
+def _lacks_majority(step: Step, seen: Observation) -> bool:
+    """Whether, on the way back, a voter that was started would have to wait for voters that are down and started next:
+    without a leader it is unknown whether the voter has every record."""
+    if not step.rules.starts_silent or seen.quorum is None or seen.is_led:
+        return False
+    own = -1 if step.node is None else step.node.node_id
+    return any(voter.program is None for voter in seen.quorum.voters.values() if voter.node_id != own)
+
+
+def gates_after(
+    step: Step, steps: Sequence[Step], progress: Progress, seen: Observation, *, stays: bool = False
+) -> tuple[Gate, ...]:
+    """The gates of the check after a step, with what was seen before each restart; none about nodes that were left out.
+    While another broker is down that this roll has still to start, partitions cannot be well: that broker's step is
+    next, and each stop of a broker asks for healthy partitions before. The same holds for voters that are down on the
+    way back.
+
+    :param stays: whether the run ends after the step.
+    """
+    others = [each for each in steps if each.phase is step.phase and not progress.of(each.name).finished]
+    waits_for_others = any(seen.is_down(each.node) for each in others if each is not step)
+    asked = []
+    for gate in _after(step, steps, progress, stays=stays):
+        if gate.kind is GateKind.PARTITIONS_HEALTHY and waits_for_others:
+            continue
+        if gate.kind is GateKind.CONTROLLER_BACK and _lacks_majority(step, seen):
+            continue
+        if gate.kind is GateKind.BROKER_BACK and gate.node is not None:
+            known = progress.of(_step_of(gate.node, step.phase, steps).name)
+            if known.past or (known.finished and not known.done):
+                continue
+            restarted = known.before is not None
+            gate = replace(gate, before=known.before if restarted else None)  # noqa: PLW2901
+        asked.append(gate)
+    return tuple(asked)
+
+
+def _after(step: Step, steps: Sequence[Step], progress: Progress, *, stays: bool) -> tuple[Gate, ...]:
+    """The gates after a step of a rack. The rollout waits for the first broker, so that a mistake in the settings takes
+    down one broker and not the rack; after the last one, it waits for all. A run that ends, or continues after a
+    failure, first waits for the brokers that were restarted so far."""
+    if not step.together:
+        return step.after
+    group = [_step_of(node, step.phase, steps) for node in step.together]
+    others = [progress.of(each.name) for each in group if each is not step]
+    if all(known.finished for known in others):
+        return group[-1].after
+    if not any(known.done for known in others):
+        return tuple(gate for gate in group[-1].after if gate.node is step.node)
+    if not stays and not progress.of(step.name).failed:
+        return ()
+    restarted = [each.node for each in group if Act.RESTART in progress.of(each.name).done]
+    return tuple(gate for gate in group[-1].after if gate.node in restarted)
+
+
+def open_rack(steps: Sequence[Step], progress: Progress) -> Step | None:
+    """A step that is done, in a rack where others are open: the rollout may not have waited for all restarted brokers
+    yet."""
+    for step in steps:
+        members = [progress.of(_step_of(node, step.phase, steps).name) for node in step.together]
+        known = progress.of(step.name)
+        if known.finished and known.done and not all(each.finished for each in members):
+            return step
+    return None
+
+
+def leaves_rack(step: Step, steps: Sequence[Step], progress: Progress, *, stays: bool) -> bool:
+    """Whether a step is the last open one of a rack in which brokers were restarted, or the run ends after it. Then the
+    rollout waits for these brokers, even if the step's own broker has nothing to do.
+
+    :param stays: whether the run ends after the step.
+    """
+    others = [progress.of(_step_of(node, step.phase, steps).name) for node in step.together if node is not step.node]
+    return (stays or all(known.finished for known in others)) and any(known.done for known in others)
+
+
+def _step_of(node: Node, phase: Phase, steps: Sequence[Step]) -> Step:
+    return next(step for step in steps if step.node is not None and step.node.name == node.name and step.phase is phase)
+
 
 BEHIND_COPY = (PublicState.DUAL_WRITE.label, PublicState.FINISHED.label)
 UNKNOWN_INCARNATION = ""

@@ -12,8 +12,7 @@ from enum import Enum
 
 from migrator.config.properties import decoded
 from migrator.rollout.engine import decisions
-from migrator.rollout.engine.decisions import ActDecision
-from migrator.rollout.engine.order import in_order
+from migrator.rollout.engine.decisions import ActDecision, in_order
 from migrator.rollout.files.property_files import at_once, earlier_of, texts_of
 from migrator.rollout.journal.progress import Progress, StepProgress, again
 from migrator.rollout.nodes import Node

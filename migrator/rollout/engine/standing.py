@@ -12,7 +12,7 @@ from typing import Any
 
 from migrator.observe.kafkas_words import kafkas_words
 from migrator.observe.printable import number_of
-from migrator.rollout.engine.order import next_step
+from migrator.rollout.engine.decisions import next_step
 from migrator.rollout.gates.wording import named
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal.journal import Entry

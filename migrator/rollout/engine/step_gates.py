@@ -12,7 +12,7 @@ from functools import partial
 
 from migrator.rollout.engine import decisions
 from migrator.rollout.engine.context import RunContext
-from migrator.rollout.engine.which_gates import asks_again, gates_after, gates_before
+from migrator.rollout.engine.decisions import asks_again, gates_after, gates_before
 from migrator.rollout.gates.gatekeeper import Gatekeeper, GatesNow
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.nodes import Node

@@ -191,7 +191,7 @@ class Step:
     """One line of a plan. ``name`` is unique. ``node``: the node that the step is about; None for the cluster.
 
     ``successor``: Kafka's controller that `Act.START` starts instead of ``node``. ``before`` and ``after``: the gates
-    of the two checks. ``together``: the brokers of a rack that may be down at the same time; then `which_gates` gives
+    of the two checks. ``together``: the brokers of a rack that may be down at the same time; then `decisions` gives
     the gates after each of them.
     """
 
