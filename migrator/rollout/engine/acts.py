@@ -16,7 +16,7 @@ from functools import partial
 from migrator.config.properties import encoded
 from migrator.errors import OperatorError
 from migrator.rollout.engine import decisions
-from migrator.rollout.engine.context import RunContext
+from migrator.rollout.engine.context import StepContext
 from migrator.rollout.engine.decisions import ActDecision, ahead_of_copy, may_be_ahead
 from migrator.rollout.engine.job_acts import JobActs, refuse_old_log
 from migrator.rollout.engine.soak import SoakAct
@@ -25,15 +25,13 @@ from migrator.rollout.files.archive import keep_changes
 from migrator.rollout.files.identities import refuse_new_identity
 from migrator.rollout.files.old_metadata_log import keep_log, remove_old_log
 from migrator.rollout.files.property_files import backup, digest_of, text_of, wanted_file
-from migrator.rollout.gates.gatekeeper import Gatekeeper
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.progress import StepProgress, restart_begun
 from migrator.rollout.nodes import Node, Role
-from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import FileMode, digest, file_mode, odd_keys, parsed, rewritten
 from migrator.rollout.plan.phases import program_of
-from migrator.rollout.plan.steps import STOPS, Act, Job, Sight, Step
+from migrator.rollout.plan.steps import Act, Job, Sight
 from migrator.rollout.ports import ExecutorError, FileChangedError, Gate, GateKind, HostUnreachableError, Observation
 from migrator.seeing.controllers import ControllerProgram
 
@@ -49,9 +47,12 @@ class HiddenProcessError(OperatorError):
 
 
 class Processes:
-    def __init__(self, parts: RolloutParts, gates: Gatekeeper) -> None:
-        self._parts = parts
-        self._gates = gates
+    """The process of a step's node."""
+
+    def __init__(self, at: StepContext) -> None:
+        self._at = at
+        self._parts = at.run.parts
+        self._gates = at.gates
 
     async def incarnation(self, node: Node, seen: Observation | None = None) -> str | None:
         """The incarnation of the node's process; None when none runs and none answers. The process may have just begun
@@ -78,7 +79,7 @@ class Processes:
             "Then 'migrator rollout resume'",
         )
 
-    async def restart(self, step: Step, node: Node, before: str | None) -> None:
+    async def restart(self, node: Node, before: str | None) -> None:
         """Restart a process, or start it if none runs.
 
         :param before: the incarnation of the process that runs; None when none runs.
@@ -86,18 +87,18 @@ class Processes:
         :raises ExecutorError: a command fails, and the process has not ended; or it cannot be started.
         """
         if before is None:
-            self._parts.tell(f"{step.name}: starts {node.name}")
-            await self.start_again(step, node)
+            self._at.tell(f"starts {node.name}")
+            await self.start_again(node)
         else:
-            self._parts.tell(f"{step.name}: restarts {node.name}")
+            self._at.tell(f"restarts {node.name}")
             if self._parts.executor.stops_and_starts(node):
-                await self.stop(step, node, before)
-                await self.start_again(step, node)
+                await self.stop(node, before)
+                await self.start_again(node)
             else:
                 await self._parts.executor.restart(node)
         await self._believe(node, before)
 
-    async def stop(self, step: Step, node: Node, before: str) -> None:
+    async def stop(self, node: Node, before: str) -> None:
         """Stop a process; it has ended when this returns. A command that fails or times out may have begun the stop:
         Kafka takes minutes to hand over its partitions. So the process is watched as long as a gate may stay shut.
 
@@ -109,30 +110,30 @@ class Processes:
             await self._parts.executor.stop(node)
         except ExecutorError as error:
             failed = error
-            self._parts.tell(f"{step.name}: {error}. Waits whether {node.name} ends nevertheless")
+            self._at.tell(f"{error}. Waits whether {node.name} ends nevertheless")
         if before == decisions.UNKNOWN_INCARNATION and failed is None:
             return
-        has_ended = await self._ends(node, before, step.name)
+        has_ended = await self._ends(node, before)
         if failed is not None and not has_ended:
             raise failed
         if has_ended is False:
             raise _untrue(node, "stop")
 
-    async def start_again(self, step: Step, node: Node) -> None:
+    async def start_again(self, node: Node) -> None:
         """Start a node after its stop. If a broker could not close its ZooKeeper session, wait until its znode is gone,
         because it would not start beside it."""
-        if step.mode in IN_ZOOKEEPER:
-            await self._gates.until_gone(node, step.name)
+        if self._at.step.mode in IN_ZOOKEEPER:
+            await self._gates.until_gone(node, self._at.step.name)
         self._gates.lifelines.starts(node.name)
         if self._parts.executor.stops_and_starts(node):
-            await self._start(step, node)
+            await self._start(node)
         elif await self._parts.executor.incarnation(node) is None:  # otherwise it was started outside the rollout
             await self._parts.executor.restart(node)
         with suppress(ExecutorError):  # the gate after this step looks again
             if (runs := await self._parts.executor.incarnation(node)) is not None:
                 self._gates.lifelines.shows(node.name, runs)
 
-    async def _start(self, step: Step, node: Node) -> None:
+    async def _start(self, node: Node) -> None:
         """Start a node; try again while its host is unreachable. To start a running node does nothing."""
         clock, times = self._parts.clock, self._parts.inventory.times
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
@@ -142,16 +143,16 @@ class Processes:
             except HostUnreachableError as error:
                 if clock.monotonic_ms() >= deadline:
                     raise
-                self._parts.tell(f"{step.name}: {error}. Tries again")
+                self._at.tell(f"{error}. Tries again")
                 await clock.sleep(times.poll)
             else:
                 return
 
-    async def _ends(self, node: Node, before: str, step: str) -> bool | None:
+    async def _ends(self, node: Node, before: str) -> bool | None:
         """Whether the process ends; None when this stays unknown."""
         clock, times = self._parts.clock, self._parts.inventory.times
         deadline = clock.monotonic_ms() + int(times.gate * 1000)
-        with self._gates.patience(step) as patience:
+        with self._gates.patience(self._at.step.name) as patience:
             while True:
                 ended: bool | None = None
                 try:
@@ -190,30 +191,30 @@ def _untrue(node: Node, command: str) -> UntrueRestartError:
 
 
 class StepActs:
-    def __init__(self, run: RunContext, gates: Gatekeeper, step_gates: StepGates) -> None:
-        self._run = run
-        self._parts = run.parts
+    def __init__(self, at: StepContext, gates: StepGates) -> None:
+        self._at = at
+        self._run = at.run
+        self._parts = at.run.parts
+        self._step = at.step
         self._gates = gates
-        self._step_gates = step_gates
-        self._processes = Processes(run.parts, gates)
-        self._jobs = JobActs(run)
-        self._soak = SoakAct(run, gates, self._jobs)
-        self._started: set[str] = set()
-        """Names of the steps whose node was started or restarted in this run."""
+        self._processes = Processes(at)
 
-    async def look(self, step: Step, seen: Observation) -> Sight:
-        """Look at a step's node: the mode of its file, and whether its process runs.
+    async def look(self, seen: Observation) -> Sight:
+        """Look at the step's node: the mode of its file, and whether its process runs.
 
         :param seen: the look before.
         :raises HiddenProcessError: the node answers, but the executor finds no process.
         """
-        if step.node is None or step.job is Job.UNREGISTER:  # the broker's host is gone
-            return Sight(seen, step.node)
-        runs = await self._processes.incarnation(step.node, seen) is not None
-        file = None
-        if step.mode not in (None, FileMode.STOCK):
-            file = file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node)))
-        return Sight(seen, step.node, file, runs, step.node.name in self._run.progress.returned)
+        node = self._step.node
+        if node is None or self._step.job is Job.UNREGISTER:  # the broker's host is gone
+            return Sight(seen, node)
+        runs = await self._processes.incarnation(node, seen) is not None
+        file = None if self._step.mode in (None, FileMode.STOCK) else await self._mode(node)
+        return Sight(seen, node, file, runs, node.name in self._run.progress.returned)
+
+    async def _mode(self, node: Node) -> FileMode | None:
+        """The mode of a node's file."""
+        return file_mode(node.role, parsed(node, await text_of(self._parts.executor, node)))
 
     async def see_files(self, nodes: Iterable[Node]) -> None:
         """Look at the files before the operator is asked to confirm: no file may have been changed outside the rollout.
@@ -225,7 +226,7 @@ class StepActs:
             if not self._run.progress.knows(node.name, now):
                 raise self._changed(node, now)
 
-    async def tell_odd_keys(self, step: Step) -> None:
+    async def tell_odd_keys(self) -> None:
         """Before the operator is asked to confirm: name keys in which one controller's file differs: they may be an
         editor's mistake. Values stay hidden."""
         settings, files = self._parts.mode_settings(self._run.progress.release_version), {}
@@ -234,9 +235,9 @@ class StepActs:
                 text = await text_of(self._parts.executor, node)
                 files[node.name] = parsed(node, rewritten(node, text, FileMode.CONTROLLER_ENDED, settings))
         for name, key in odd_keys(files):
-            self._parts.tell(
-                f"{step.name}: {key} in the property file of {name} is not as in those of all other "
-                "controllers. Say no to the next question if that is a mistake"
+            self._at.tell(
+                f"{key} in the property file of {name} is not as in those of all other controllers. Say no to the next "
+                "question if that is a mistake"
             )
 
     async def take_as_mended(self, nodes: Iterable[Node]) -> None:
@@ -246,113 +247,116 @@ class StepActs:
             if not self._run.progress.knows(node.name, now):
                 self._run.note(Event.FILE, node=node.name, file=now)
 
-    async def take_other_settings(self, step: Step) -> None:
+    async def take_other_settings(self) -> None:
         """When the inventory's settings have changed since a step under way wrote its file, begin the step again at its
         file."""
-        known, settings = self._run.progress.of(step.name), self._parts.mode_settings("").digest
-        if step.node is None or not {Act.EDIT, Act.RESTART} <= {*step.acts} or not known.has_other_settings(settings):
+        node, settings = self._step.node, self._parts.mode_settings("").digest
+        restarts = {Act.EDIT, Act.RESTART} <= {*self._step.acts}
+        if node is None or not restarts or not self._at.known.has_other_settings(settings):
             return
-        text = await text_of(self._parts.executor, step.node)
-        new, _ = await wanted_file(self._parts, step, step.node, text, self._run.progress)
+        text = await text_of(self._parts.executor, node)
+        new, _ = await self._wanted(node, text)
         if new != encoded(text):
-            self._parts.tell(f"{step.name}: the inventory has other settings now; {step.node.name} gets them")
-            self._run.note(Event.REOPENED, step.name, Act.EDIT)
+            self._at.tell(f"the inventory has other settings now; {node.name} gets them")
+            self._at.note(Event.REOPENED, Act.EDIT)
 
-    async def do(self, step: Step, act: Act) -> None:
+    async def _wanted(self, node: Node, text: str) -> tuple[bytes, bytes | None]:
+        if self._step.mode is None:
+            raise ValueError(self._step.name)
+        return await wanted_file(self._parts, self._step.mode, node, text, self._run.progress, self._at.tell)
+
+    async def do(self, act: Act) -> None:
         """Do one act that changes something, or a job.
 
         :raises OperatorError: it fails.
         """
+        jobs, node = JobActs(self._at), self._step.node
         if act is Act.SOAK:
-            await self._soak.run(step)
+            await SoakAct(self._at, jobs).run()
         elif act is Act.PROVE:
-            await self._jobs.prove(step)
+            await jobs.prove()
         elif act is Act.RUN:
-            await self._jobs.run(step)
-        elif step.node is not None:
+            await jobs.run()
+        elif node is not None:
             if act in (Act.RESTART, Act.START):
-                refuse_old_log(step.node, self._run.progress)
-            if act in STOPS:
-                stops = self._restart if act is Act.RESTART else self._stop
-                await stops(step, step.node)
-            else:
-                await (self._edit if act is Act.EDIT else self._start)(step, step.node)
+                refuse_old_log(node, self._run.progress)
+            doing = {Act.EDIT: self._edit, Act.STOP: self._stop, Act.START: self._start, Act.RESTART: self._restart}
+            await doing[act](node)
             if act in (Act.RESTART, Act.START):
-                self._started.add(step.name)
+                self._at.memory.started.add(self._step.name)
 
-    async def start_what_ended(self, own: Step, step: Step) -> None:
-        """Start a node again that an earlier run has started, that a step waits for, and that has ended since, mostly
-        because of its file. No gate delays this start.
+    async def start_if_ended(self, waits: StepContext) -> None:
+        """Start the step's node again that an earlier run has started, that a step waits for, and that has ended since,
+        mostly because of its file. No gate delays this start.
 
-        :param own: the step that has started the node.
-        :param step: the step that waits for it.
-        :raises FileChangedError: the file of the step's own node is not for the wanted mode.
+        :param waits: the step that waits for the node, this one or another.
+        :raises FileChangedError: the step waits for itself, and its file is not for the wanted mode.
         :raises ExecutorError: the node cannot be started.
         """
-        node = own.node
-        if node is None or own.name in self._started or await self._may_run(own, node):
+        node, started = self._step.node, self._at.memory.started
+        if node is None or self._step.name in started or await self._may_run(node):
             return
-        target = own.successor or node
-        if not await self._is_for(own):
-            if own is step:
+        target = self._step.successor or node
+        if not await self._is_for():
+            if self._step is waits.step:
                 raise self._changed(node, await self._digest(node))
             return
-        self._started.add(own.name)
-        self._run.note(Event.BEGUN, own.name, Act.START, node=target.name)
-        self._parts.tell(f"{step.name}: {target.name} does not run; starts it")
-        self._gates.steadiness.renews(node.node_id)
-        await self._processes.start_again(own, target)
-        self._run.note(Event.DONE, own.name, Act.START, node=target.name, file=await self._digest(target))
+        started.add(self._step.name)
+        self._at.note(Event.BEGUN, Act.START, node=target.name)
+        waits.tell(f"{target.name} does not run; starts it")
+        self._at.gates.steadiness.renews(node.node_id)
+        await self._processes.start_again(target)
+        self._at.note(Event.DONE, Act.START, node=target.name, file=await self._digest(target))
 
-    async def _may_run(self, own: Step, node: Node) -> bool:
+    async def _may_run(self, node: Node) -> bool:
         """Whether the node serves, or its process runs, or neither can be told."""
         if (await self._parts.observer.observe(partitions=False)).serves(node):
             return True
         try:
-            return await self._parts.executor.incarnation(own.successor or node) is not None
+            return await self._parts.executor.incarnation(self._step.successor or node) is not None
         except ExecutorError as error:
-            self._parts.tell(f"{own.name}: {error}")
+            self._at.tell(str(error))
             return True
 
-    async def _edit(self, step: Step, node: Node) -> None:
-        target = step.successor or node
+    async def _edit(self, node: Node) -> None:
+        target = self._step.successor or node
         ours = await text_of(self._parts.executor, node)
-        if step.rules.to_zookeeper:
+        if self._step.rules.to_zookeeper:
             await refuse_new_identity(self._parts, node, parsed(node, ours))
-        here = FileMode.STOCK if step.mode is FileMode.STOCK else file_mode(node.role, parsed(node, ours))
-        if decisions.is_ahead(step, here):
-            await self._refuse_ahead(step, node)
-            self._run.note(Event.FOUND, step.name, Act.EDIT, past=True)
+        here = FileMode.STOCK if self._step.mode is FileMode.STOCK else file_mode(node.role, parsed(node, ours))
+        if decisions.is_ahead(self._step, here):
+            await self._refuse_ahead(node)
+            self._at.note(Event.FOUND, Act.EDIT, past=True)
             return
-        old = encoded(ours) if step.successor is None else await self._parts.executor.read(target, target.properties)
-        new, was = await wanted_file(self._parts, step, node, ours, self._run.progress)
+        old = encoded(ours) if target is node else await self._parts.executor.read(target, target.properties)
+        new, was = await self._wanted(node, ours)
         before, wanted = digest(old), digest(new)
         known = self._run.progress.knows(target.name, before)
-        step_known, settings = self._run.progress.of(step.name), self._parts.mode_settings("").digest
+        step_known, settings = self._at.known, self._parts.mode_settings("").digest
         decision = decisions.decide_edit(step_known, before, wanted, file_is_known=known)
         if decision is ActDecision.TOOK_EFFECT and before != wanted:
             with_others = step_known.expected.get("settings", settings) != settings
             decision = ActDecision.DO if with_others else decision
         if decision is ActDecision.FILE_CHANGED:
             raise self._changed(target, before)
-        if step.rules.first_of_brokers:
-            note = partial(self._run.note, Event.REMOVES, step.name, Act.EDIT)
+        if self._step.rules.first_of_brokers:
+            note = partial(self._at.note, Event.REMOVES, Act.EDIT)
             await remove_old_log(self._parts, node, parsed(node, ours), lambda path: note(node=node.name, path=path))
-        if decision is ActDecision.DO and here is FileMode.BROKER_KRAFT and step.rules.to_zookeeper:
+        if decision is ActDecision.DO and here is FileMode.BROKER_KRAFT and self._step.rules.to_zookeeper:
             await keep_log(self._parts, node, parsed(node, ours), self._run.progress.rollout)
         if decision is ActDecision.DO:
-            keep_changes(self._run.state, self._run.progress.rollout, step.name, target, old, new)
-            kept = "" if old is None else backup(target, step.phase, self._run.progress.rollout)
+            keep_changes(self._run.state, self._run.progress.rollout, self._step.name, target, old, new)
+            kept = "" if old is None else backup(target, self._step.phase, self._run.progress.rollout)
             details = {"node": target.name, "before": before, "after": wanted, "backup": kept, "settings": settings}
-            self._run.note(Event.BEGUN, step.name, Act.EDIT, **details)
-            self._parts.tell(f"{step.name}: writes {target.properties}")
+            self._at.note(Event.BEGUN, Act.EDIT, **details)
+            self._at.tell(f"writes {target.properties}")
             await self._write(target, new, before, kept)
         event = Event.FOUND if decision is ActDecision.FOUND else Event.DONE
         now = before if decision is ActDecision.TOOK_EFFECT else wanted
         restored = was is not None and now == digest(was)
-        self._run.note(event, step.name, Act.EDIT, node=target.name, file=now, restored=restored, settings=settings)
+        self._at.note(event, Act.EDIT, node=target.name, file=now, restored=restored, settings=settings)
 
-    async def _refuse_ahead(self, step: Step, node: Node) -> None:
+    async def _refuse_ahead(self, node: Node) -> None:
         """
         :raises FileAheadError: the file is in KRaft mode, and the copy is seen not to be made.
         :raises GateTimeoutError: whether the copy is made stays unknown.
@@ -361,7 +365,7 @@ class StepActs:
         while not may_be_ahead(node, seen := await self._parts.observer.observe(partitions=False)):
             if not judge(gate, seen):
                 raise ahead_of_copy(node)
-            await self._step_gates.wait_for(step, gate)
+            await self._gates.wait_for(gate)
 
     async def _write(self, node: Node, content: bytes, before: str | None, kept: str) -> None:
         try:
@@ -371,75 +375,73 @@ class StepActs:
             if error.digest != digest(content):  # when equal, a write of a killed command has just ended
                 raise
 
-    async def _restart(self, step: Step, node: Node) -> None:
-        known = self._run.progress.of(step.name)
+    async def _restart(self, node: Node) -> None:
+        known = self._at.known
         words = self._parts.inventory.words_for(node)
         while True:
             before = await self._processes.incarnation(node)
             comparable = decisions.comparable(known, before, words)
             now = await self._digest(node)
-            is_known = self._run.progress.knows(node.name, now) or await self._is_mended(step, known, before)
+            is_known = self._run.progress.knows(node.name, now) or await self._is_mended(known, before)
             seen = await self._parts.observer.observe()
-            decision = decisions.decide_restart(step, known, seen, comparable, file_is_known=is_known)
+            decision = decisions.decide_restart(self._step, known, seen, comparable, file_is_known=is_known)
             if decision is ActDecision.FILE_CHANGED:
                 raise self._changed(node, now)
-            if decision is not ActDecision.DO or await self._step_gates.is_open_now(step, seen):
+            if decision is not ActDecision.DO or await self._gates.is_open_now(seen):
                 break
         if decision is ActDecision.FOUND:
-            self._run.note(Event.FOUND, step.name, Act.RESTART)
+            self._at.note(Event.FOUND, Act.RESTART)
             return
-        self._gates.steadiness.renews(node.node_id)
+        self._at.gates.steadiness.renews(node.node_id)
         if decision is not ActDecision.TOOK_EFFECT:
             worded_anew = decision is ActDecision.DO and comparable != before
             if known.begun is not Act.RESTART or worded_anew:
                 begun = restart_begun(node, seen, before)
-                self._run.note(Event.BEGUN, step.name, Act.RESTART, **begun, words=words)
-            await self._processes.restart(step, node, before)
-        self._run.note(Event.DONE, step.name, Act.RESTART, node=node.name)
+                self._at.note(Event.BEGUN, Act.RESTART, **begun, words=words)
+            await self._processes.restart(node, before)
+        self._at.note(Event.DONE, Act.RESTART, node=node.name)
 
-    async def _is_mended(self, step: Step, known: StepProgress, before: str | None) -> bool:
+    async def _is_mended(self, known: StepProgress, before: str | None) -> bool:
         """Whether a node that is down after a failure may start with its file as the operator has changed it since."""
-        return known.failed and before is None and await self._is_for(step)
+        return known.failed and before is None and await self._is_for()
 
-    async def _is_for(self, step: Step) -> bool:
-        """Whether the file of a step's node is for the mode that the step wants; True when it wants none."""
-        if step.node is None or step.mode in (None, FileMode.STOCK):
+    async def _is_for(self) -> bool:
+        """Whether the file of the step's node is for the mode that the step wants; True when it wants none."""
+        if self._step.node is None or self._step.mode in (None, FileMode.STOCK):
             return True
-        return file_mode(step.node.role, parsed(step.node, await text_of(self._parts.executor, step.node))) is step.mode
+        return await self._mode(self._step.node) is self._step.mode
 
-    async def _start(self, step: Step, node: Node) -> None:
-        target = step.successor or node
+    async def _start(self, node: Node) -> None:
+        target = self._step.successor or node
         decision = ActDecision.TOOK_EFFECT  # Kafka's controller, which this run started after it had stopped ours
-        if step.successor is None or step.name not in self._started:
-            look = self._processes.incarnation if step.successor is None else self._parts.executor.incarnation
-            decision = decisions.decide_start(self._run.progress.of(step.name), await look(target))
+        if self._step.successor is None or self._step.name not in self._at.memory.started:
+            look = self._processes.incarnation if self._step.successor is None else self._parts.executor.incarnation
+            decision = decisions.decide_start(self._at.known, await look(target))
         if decision is ActDecision.DO:
-            self._run.note(Event.BEGUN, step.name, Act.START, node=target.name)
-            self._parts.tell(f"{step.name}: starts {target.name}")
-            await self._processes.start_again(step, target)
+            self._at.note(Event.BEGUN, Act.START, node=target.name)
+            self._at.tell(f"starts {target.name}")
+            await self._processes.start_again(target)
         if decision is ActDecision.FOUND:
-            self._run.note(Event.FOUND, step.name, Act.START, node=target.name)
+            self._at.note(Event.FOUND, Act.START, node=target.name)
             return
         now = await self._digest(target)  # the operator may have corrected it: the node runs with this file
-        self._run.note(Event.DONE, step.name, Act.START, node=target.name, file=now)
+        self._at.note(Event.DONE, Act.START, node=target.name, file=now)
 
-    async def _stop(self, step: Step, node: Node) -> None:
+    async def _stop(self, node: Node) -> None:
         while True:
             runs = await self._processes.incarnation(node)
-            decision = decisions.decide_stop(self._run.progress.of(step.name), runs)
-            if decision is not ActDecision.DO or await self._step_gates.is_open_now(step):
+            decision = decisions.decide_stop(self._at.known, runs)
+            if decision is not ActDecision.DO or await self._gates.is_open_now():
                 break
         if decision is ActDecision.DO and runs is not None:
-            self._run.note(Event.BEGUN, step.name, Act.STOP, node=node.name)
-            self._parts.tell(f"{step.name}: stops {node.name}")
-            await self._processes.stop(step, node, runs)
-            if step.successor is not None:  # start it before the journal or the lock can fail
-                self._parts.tell(f"{step.name}: starts {step.successor.name}")
-                await self._processes.start_again(step, step.successor)
-                self._started.add(step.name)
-        self._run.note(
-            Event.FOUND if decision is ActDecision.FOUND else Event.DONE, step.name, Act.STOP, node=node.name
-        )
+            self._at.note(Event.BEGUN, Act.STOP, node=node.name)
+            self._at.tell(f"stops {node.name}")
+            await self._processes.stop(node, runs)
+            if self._step.successor is not None:  # start it before the journal or the lock can fail
+                self._at.tell(f"starts {self._step.successor.name}")
+                await self._processes.start_again(self._step.successor)
+                self._at.memory.started.add(self._step.name)
+        self._at.note(Event.FOUND if decision is ActDecision.FOUND else Event.DONE, Act.STOP, node=node.name)
 
     async def _digest(self, node: Node) -> str | None:
         return await digest_of(self._parts.executor, node)

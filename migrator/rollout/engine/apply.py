@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.rollout.engine.acts import HiddenProcessError, StepActs, UntrueRestartError
-from migrator.rollout.engine.context import RunContext, UnansweredError
+from migrator.rollout.engine.context import RunContext, RunMemory, StepContext, UnansweredError
 from migrator.rollout.engine.decisions import (
     FileAheadError,
     in_order,
@@ -63,40 +64,39 @@ from migrator.values import value
 
 
 class StepRun:
-    def __init__(self, run: RunContext) -> None:
-        self._run = run
-        self._confirmed = False
-        gates = Gatekeeper(run.parts, lambda: run.progress.baseline, run.note, run.is_aborted, run.looks.saw)
-        self.gates = StepGates(run, gates)
-        self._acts = StepActs(run, gates, self.gates)
+    def __init__(self, at: StepContext) -> None:
+        self._at = at
+        self._run = at.run
+        self._step = at.step
+        self._gates = StepGates(at)
+        self._acts = StepActs(at, self._gates)
         self.act: Act | None = None
         """The act under way."""
 
-    async def take(self, step: Step, seen: Observation) -> bool:
-        """Take one step to its end. Returns False when the operator does not want it.
+    async def take(self, seen: Observation) -> bool:
+        """Take the step to its end. Returns False when the operator does not want it.
 
         :raises OperatorError: an act fails.
         """
-        self.act = None
-        if not await self._begins(step, seen):
+        if not await self._begins(seen):
             return True
-        await self._acts.take_other_settings(step)
-        for act in step.acts:
+        await self._acts.take_other_settings()
+        for act in self._step.acts:
             self.act = act
-            if act in self._run.progress.of(step.name).done and not await self._must_do_again(step, act):
+            if act in self._at.known.done and not await self._must_do_again(act):
                 continue
-            await self.gates.check_again(step, act)
+            await self._gates.check_again(act)
             await self._check_lock(act)
             if act is Act.CONFIRM:
-                if not await self._is_wanted(step, seen):
+                if not await self._is_wanted(seen):
                     return False
             elif act is Act.CHECK_BEFORE:
-                await self.gates.check_before(step, seen if act is step.acts[0] else None)
+                await self._gates.check_before(seen if act is self._step.acts[0] else None)
             elif act is Act.CHECK_AFTER:
-                await self._check_after(step)
+                await self._check_after()
             else:
-                await self._acts.do(step, act)
-        self._run.note(Event.DONE, step.name)
+                await self._acts.do(act)
+        self._at.note(Event.DONE)
         return True
 
     async def _check_lock(self, act: Act) -> None:
@@ -111,36 +111,37 @@ class StepRun:
             if act is not Act.CHECK_AFTER:
                 raise
 
-    async def _begins(self, step: Step, seen: Observation) -> bool:
+    async def _begins(self, seen: Observation) -> bool:
         """Whether there is something to do; if not, the step is noted as left out."""
-        if step.rules.ends_migration and not seen.is_finished:
+        rules = self._step.rules
+        if rules.ends_migration and not seen.is_finished:
             refuse_end_with(self._run.parts.inventory.gone, seen)
-        if is_under_way(self._run.progress.of(step.name)):
+        if is_under_way(self._at.known):
             return True
-        needed = step.rules.needed
         while True:
-            sight = await self._acts.look(step, seen)
-            if needed.is_there(sight):
-                self._run.parts.tell(f"{step.name}: {step.rules.why}")
+            sight = await self._acts.look(seen)
+            if rules.needed.is_there(sight):
+                self._at.tell(rules.why)
                 return True
-            gate = needed.before_leaving_out(sight)
+            gate = rules.needed.before_leaving_out(sight)
             if gate is None or not judge(gate, seen):
                 break
-            await self.gates.wait_for(step, gate)
+            await self._gates.wait_for(gate)
             seen = await self._run.parts.observer.observe(partitions=False)
-        if leaves_rack(step, self._run.steps, self._run.progress, stays=step.name == self._run.stop):
-            await self.gates.wait_after(step)
-        self._run.note(Event.SKIPPED, step.name)
+        stays = self._step.name == self._run.stop
+        if leaves_rack(self._step, self._run.steps, self._run.progress, stays=stays):
+            await self._gates.wait_after()
+        self._at.note(Event.SKIPPED)
         return False
 
-    async def _must_do_again(self, step: Step, act: Act) -> bool:
+    async def _must_do_again(self, act: Act) -> bool:
         """Whether an act that was done must be done again before a controller is touched, because it counts in one run
         only, or for a limited time."""
-        if act not in (Act.CONFIRM, Act.PROVE) or (act is Act.CONFIRM and self._confirmed):
+        if act not in (Act.CONFIRM, Act.PROVE) or (act is Act.CONFIRM and self._at.memory.confirmed):
             return False
-        return not await self.gates.was_restarted(step)
+        return not await self._gates.was_restarted()
 
-    async def _is_wanted(self, step: Step, seen: Observation) -> bool:
+    async def _is_wanted(self, seen: Observation) -> bool:
         """Ask the operator, unless the answer was yes in this run, or the migration has already ended. The files are
         compared first, because a change that is found later would come too late."""
         left = [
@@ -149,24 +150,26 @@ class StepRun:
             if each.rules.ends_migration and each.node is not None and not self._run.progress.of(each.name).finished
         ]
         await self._acts.see_files(left)
-        names = [node.name for node in left]
-        if not (seen.is_finished or self._confirmed):
-            await self._acts.tell_odd_keys(step)
-            if not await self._run.agrees(self._run.confirm(names), step.name, Act.CONFIRM):
+        if not (seen.is_finished or self._at.memory.confirmed):
+            await self._acts.tell_odd_keys()
+            question = self._run.confirm([node.name for node in left])
+            if not await self._run.agrees(question, self._step.name, Act.CONFIRM):
                 return False
-            self._confirmed = True
-        if Act.CONFIRM not in self._run.progress.of(step.name).done:
-            self._run.note(Event.PASSED, step.name, Act.CONFIRM)
+            self._at.memory.confirmed = True
+        if Act.CONFIRM not in self._at.known.done:
+            self._at.note(Event.PASSED, Act.CONFIRM)
         return True
 
-    async def _check_after(self, step: Step) -> None:
-        waited_for = self.gates.waited_for(step)
+    async def _check_after(self) -> None:
+        waited_for = self._gates.waited_for()
         for own in self._run.steps:
-            is_waited_for = own is step or (own.phase is step.phase and own.node in waited_for)
+            is_waited_for = own is self._step or (own.phase is self._step.phase and own.node in waited_for)
             if is_waited_for and self._run.progress.of(own.name).started:
-                await self._acts.start_what_ended(own, step)
-        await self.gates.check_after(step)
-        if self._run.progress.of(step.name).failed:
+                at = replace(self._at, step=own)
+                await StepActs(at, StepGates(at)).start_if_ended(self._at)
+        await self._gates.wait_after()
+        self._at.note(Event.PASSED, Act.CHECK_AFTER)
+        if self._at.known.failed:
             await self._acts.take_as_mended(waited_for)
 
 
@@ -214,6 +217,9 @@ class StopAt:
     step: str = ""
 
 
+StepAt = Callable[[Step], StepContext]
+
+
 class RolloutRun:
     """One run of the rollout that the journal has opened; for its parameters see `RunContext`."""
 
@@ -249,11 +255,13 @@ class RolloutRun:
         if self._run.progress.canary and not has_canary(self._parts.inventory, self._run.progress.canary):
             self._parts.tell(f"the canary {self._run.progress.canary} is not there any more: no broker goes first")
         await remove_left_copies(self._parts, self._run.progress)
-        taking = StepRun(replace(self._run, stop=stop.step))
+        run = replace(self._run, stop=stop.step)
+        gates = Gatekeeper(run.parts, lambda: run.progress.baseline, run.note, run.is_aborted, run.looks.saw)
+        at = partial(StepContext, run, gates, RunMemory())
         try:
-            return await self._take_all(stop, taking)
+            return await self._take_all(stop, at)
         except AbortedError:
-            return await self._aborted(taking)
+            return await self._aborted(at)
         finally:
             self._parts.silences.ends()
 
@@ -270,10 +278,10 @@ class RolloutRun:
                 remedy="Correct 'access' of the inventory, or name another directory with 'state'",
             )
 
-    async def _take_all(self, stop: StopAt, taking: StepRun) -> Ending:
+    async def _take_all(self, stop: StopAt, at: StepAt) -> Ending:
         while True:
             if self._run.is_aborted():
-                return await self._aborted(taking)
+                return await self._aborted(at)
             if canary := self._canary_done():
                 self._run.note(Event.PAUSED, canary)
                 return Ending.PAUSED
@@ -291,7 +299,7 @@ class RolloutRun:
             leaves = self._run.progress.goes_back or self._parts.inventory.handover is not None
             if leaves and step.rules.leaves_quorum_lock:
                 await self._parts.lock.leave_quorum(self._run.progress.rollout)
-            if not await self._take(taking, step, seen):
+            if not await self._take(StepRun(at(step)), step, seen):
                 return Ending.NOT_CONFIRMED
             if step.name == stop.step:
                 self._run.note(Event.PAUSED, step.name)
@@ -299,7 +307,7 @@ class RolloutRun:
 
     async def _take(self, taking: StepRun, step: Step, seen: Observation) -> bool:
         try:
-            return await taking.take(step, seen)
+            return await taking.take(seen)
         except AbortedError:
             raise
         except UnansweredError:
@@ -307,7 +315,7 @@ class RolloutRun:
             raise
         except OperatorError as error:
             with suppress(OperatorError):  # the disk may be full; the first error is the one to report
-                self._fail(step, taking, error)
+                self._fail(step, taking.act, error)
             await self._unlock_unchanged(step)
             raise
 
@@ -318,9 +326,8 @@ class RolloutRun:
             with suppress(OperatorError, OSError):  # the first error is the one to report
                 await self._parts.lock.release(self._run.progress.rollout)
 
-    def _fail(self, step: Step, taking: StepRun, error: OperatorError) -> None:
+    def _fail(self, step: Step, act: Act | None, error: OperatorError) -> None:
         """Note a failure, in our own words only: the output of a command or a host may contain secrets."""
-        act = taking.act
         details: dict[str, Detail] = {"error": type(error).__name__, "where": error.where}
         if isinstance(error, OWN_WORDS):
             details |= {"what": error.what, "remedy": error.remedy}
@@ -355,11 +362,11 @@ class RolloutRun:
         known = self._run.progress.of(name)
         return known.finished and bool(known.done)
 
-    async def _aborted(self, taking: StepRun) -> Ending:
+    async def _aborted(self, at: StepAt) -> Ending:
         """End a run on request. If it leaves a rack half-way, the operator is told which brokers are not back."""
         if left := open_rack(self._run.steps, self._run.progress):
             try:
-                await taking.gates.wait_after(left, stays=True)
+                await StepGates(at(left)).wait_after(stays=True)
             except AbortedError:
                 pass
             except OperatorError as error:

@@ -4,15 +4,18 @@
 operator's abort is a file in the directory of the journal, so it also reaches a run in another terminal.
 """
 
+"""Shared by all parts of one run, such as the journal and the end of the run; and by all parts of one step."""
+
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from migrator.errors import OperatorError
+from migrator.rollout.gates.gatekeeper import Gatekeeper
 from migrator.rollout.journal.journal import Detail, Event
 from migrator.rollout.journal.looks import LooksFile
-from migrator.rollout.journal.progress import Progress
+from migrator.rollout.journal.progress import Progress, StepProgress
 from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.steps import Act, Step
@@ -83,3 +86,37 @@ class RunContext:
 
     def is_aborted(self) -> bool:
         return self.abort_file.exists()
+
+
+class RunMemory:
+    """What one run keeps from step to step; the next run begins without it."""
+
+    def __init__(self) -> None:
+        self.confirmed = False
+        """Whether the operator has confirmed the end of the migration."""
+        self.verified_ms: int | None = None
+        """When both sides were last found equal, by the clock that continues while the machine sleeps."""
+        self.started: set[str] = set()
+        """Names of the steps whose node was started or restarted."""
+
+
+@value
+class StepContext:
+    """A step under way, for its gates, acts and jobs. ``gates``: of the whole run."""
+
+    run: RunContext
+    gates: Gatekeeper
+    memory: RunMemory
+    step: Step
+
+    @property
+    def known(self) -> StepProgress:
+        """How far the step is by the journal."""
+        return self.run.progress.of(self.step.name)
+
+    def note(self, event: Event, act: str = "", **details: Detail) -> None:
+        self.run.note(event, self.step.name, act, **details)
+
+    def tell(self, sentence: str) -> None:
+        """Show a sentence about the step."""
+        self.run.parts.tell(f"{self.step.name}: {sentence}")

@@ -244,9 +244,9 @@ def ahead_of_copy(*nodes: Node) -> FileAheadError:
     )
 
 
-def took_effect(step: Step, known: StepProgress, seen: Observation, incarnation: str | None) -> bool:
-    """Whether the process of a step was already stopped. Then no gate delays its start, and the step only waits for its
-    return.
+def took_effect(node: Node, known: StepProgress, seen: Observation, incarnation: str | None) -> bool:
+    """Whether the process of a step's node was already stopped. Then no gate delays its start, and the step only waits for
+    its return.
 
     :param incarnation: of the process that runs now; None when none runs.
     """
@@ -256,7 +256,7 @@ def took_effect(step: Step, known: StepProgress, seen: Observation, incarnation:
         return False
     old = known.expected["incarnation"]
     if UNKNOWN_INCARNATION in (incarnation, old):
-        return seen.is_silent(step.node) or registered_anew(step, known, seen)
+        return seen.is_silent(node) or registered_anew(node, known, seen)
     return incarnation != old
 
 
@@ -306,7 +306,7 @@ def _decide_restart(step: Step, known: StepProgress, seen: Observation, incarnat
             return ActDecision.START
         old = known.expected["incarnation"]
         if UNKNOWN_INCARNATION in (incarnation, old):
-            return ActDecision.TOOK_EFFECT if registered_anew(step, known, seen) else ActDecision.DO
+            return ActDecision.TOOK_EFFECT if registered_anew(step.node, known, seen) else ActDecision.DO
         return ActDecision.DO if incarnation == old else ActDecision.TOOK_EFFECT
     if incarnation is None:
         return ActDecision.START
@@ -350,9 +350,9 @@ def runs_as_wanted(step: Step, seen: Observation) -> bool | None:
     return voter.migration_on is (step.mode is FileMode.CONTROLLER_MIGRATING)
 
 
-def registered_anew(step: Step, known: StepProgress, seen: Observation) -> bool:
-    """Whether the broker of a step has another registration than before its restart."""
-    broker = seen.broker(step.node)
+def registered_anew(node: Node | None, known: StepProgress, seen: Observation) -> bool:
+    """Whether a broker has another registration than before its restart."""
+    broker = seen.broker(node)
     if known.before is None or broker is None:
         return False
     return bool(broker.registration) and broker.registration != known.before.registration

@@ -15,7 +15,7 @@ from migrator.config.keys import IBP
 from migrator.config.properties import decoded
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.broker_file_gates import broker_file_gates
-from migrator.rollout.engine.context import RunContext, UnansweredError
+from migrator.rollout.engine.context import StepContext, UnansweredError
 from migrator.rollout.engine.hosts import with_hosts
 from migrator.rollout.files.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.files.examined import copies
@@ -27,7 +27,7 @@ from migrator.rollout.nodes import Node, Role
 from migrator.rollout.plan import jobs
 from migrator.rollout.plan.modes import FileMode, file_mode, parsed, rewritten
 from migrator.rollout.plan.reports import lines_of, questions_of
-from migrator.rollout.plan.steps import Act, Job, Step
+from migrator.rollout.plan.steps import Act, Job
 from migrator.rollout.ports import Observation, Output
 
 VERDICT_MS = 900_000
@@ -69,50 +69,50 @@ def refuse_old_log(node: Node, progress: Progress) -> None:
 
 
 class JobActs:
-    def __init__(self, run: RunContext) -> None:
-        self._run = run
-        self._parts = run.parts
-        self._verified_ms: int | None = None
-        """When both sides were last found equal in this run, by the clock that continues while the machine sleeps."""
+    def __init__(self, at: StepContext) -> None:
+        self._at = at
+        self._run = at.run
+        self._parts = at.run.parts
+        self._step = at.step
 
-    async def run(self, step: Step) -> None:
+    async def run(self) -> None:
         """Run the job of a step.
 
         :raises JobFailedError: its command fails, or its result is a no.
         """
-        job, node = step.job, step.node
+        job, node = self._step.job, self._step.node
         if job is Job.LEAVE_OUT:
-            await self._leave_out(step)
+            await self._leave_out()
             return
         if job is None or node is None:
-            raise ValueError(step.name)
-        known, seen = self._run.progress.of(step.name), await self._parts.observer.observe(partitions=False)
+            raise ValueError(self._step.name)
+        known, seen = self._at.known, await self._parts.observer.observe(partitions=False)
         if known.begun is Act.RUN and job is Job.GIVE_BACK and seen.controller_broker is not None:
-            self._run.note(Event.DONE, step.name, Act.RUN)
+            self._at.note(Event.DONE, Act.RUN)
             return
         goes_on = seen.migration is not None and bool(seen.migration.state) and not seen.is_finished
         if known.begun is Act.RUN and job is Job.REOPEN and goes_on:
-            self._run.note(Event.DONE, step.name, Act.RUN)
+            self._at.note(Event.DONE, Act.RUN)
             return
-        if job is Job.FORMAT and await self._is_formatted(step, node, seen):
+        if job is Job.FORMAT and await self._is_formatted(node, seen):
             file = await digest_of(self._parts.executor, node)
-            self._run.note(Event.FOUND, step.name, Act.RUN, node=node.name, file=file)
+            self._at.note(Event.FOUND, Act.RUN, node=node.name, file=file)
             return
-        self._run.note(Event.BEGUN, step.name, Act.RUN, job=job.value, node=node.name, host=node.host)
+        self._at.note(Event.BEGUN, Act.RUN, job=job.value, node=node.name, host=node.host)
         details: dict[str, Detail] = {}
         if job is Job.ARCHIVE:
             details["archive"] = str(await make_archive(self._parts, node, self._run.state, self._run.progress.rollout))
         elif job is Job.SET_ASIDE:
-            await self._set_aside(step, node, self._run.progress.rollout)
+            await self._set_aside(node, self._run.progress.rollout)
         elif job is Job.UNREGISTER:
             await self._unregister(node, seen)
         else:
-            details |= await self._command(step, job, self._runner(job, node, seen), seen)
+            details |= await self._command(job, self._runner(job, node, seen), seen)
         if job is Job.FORMAT:  # the operator may have corrected it since it was written: the node starts with this file
             details |= {"node": node.name, "file": await digest_of(self._parts.executor, node)}
-        self._run.note(Event.DONE, step.name, Act.RUN, job=job.value, **details)
+        self._at.note(Event.DONE, Act.RUN, job=job.value, **details)
 
-    async def prove(self, step: Step) -> None:
+    async def prove(self) -> None:
         """Compare both sides before the end, unless the last comparison is recent. What this step has begun stays
         noted. After the migration has ended, nothing is compared, because the sides differ.
 
@@ -120,53 +120,53 @@ class JobActs:
         """
         seen = await self._parts.observer.observe(partitions=False)
         if not seen.is_finished and self._verdict_is_old():
-            await self.verify(step, seen)
-        if Act.PROVE not in self._run.progress.of(step.name).done:
-            self._run.note(Event.PASSED, step.name, Act.PROVE)
+            await self.verify(seen)
+        if Act.PROVE not in self._at.known.done:
+            self._at.note(Event.PASSED, Act.PROVE)
 
-    async def verify(self, step: Step, seen: Observation) -> None:
+    async def verify(self, seen: Observation) -> None:
         """Compare both sides now, and note the figures.
 
         :raises JobFailedError: the sides differ, or the comparison fails.
         """
-        if step.node is not None:
-            runner = self._runner(Job.VERIFY, step.node, seen)
-            figures = await self._command(step, Job.VERIFY, runner, seen)
-            self._run.note(Event.VERIFIED, step.name, "", **figures)
+        if self._step.node is not None:
+            runner = self._runner(Job.VERIFY, self._step.node, seen)
+            figures = await self._command(Job.VERIFY, runner, seen)
+            self._at.note(Event.VERIFIED, "", **figures)
 
     def _verdict_is_old(self) -> bool:
         clock = self._parts.clock
-        if self._verified_ms is not None:
-            return clock.since_boot_ms() - self._verified_ms > VERDICT_MS
+        if self._at.memory.verified_ms is not None:
+            return clock.since_boot_ms() - self._at.memory.verified_ms > VERDICT_MS
         if self._run.progress.verified_ms is None:
             return True
         return not 0 <= clock.wall_ms() - self._run.progress.verified_ms <= VERDICT_MS
 
-    async def _leave_out(self, step: Step) -> None:
+    async def _leave_out(self) -> None:
         """Order the leader to finish without controllers that are gone. An order is for one leader, so it is given
         again until it has worked."""
         seen = await self._parts.observer.observe(partitions=False)
         gone = jobs.silent_gone(self._parts.inventory.gone, seen)
         if seen.is_finished or not gone:
-            self._run.note(Event.FOUND, step.name, Act.RUN)
+            self._at.note(Event.FOUND, Act.RUN)
             return
-        self._run.note(Event.BEGUN, step.name, Act.RUN, job=Job.LEAVE_OUT.value)
+        self._at.note(Event.BEGUN, Act.RUN, job=Job.LEAVE_OUT.value)
         leader = self._leader(seen, self._parts.inventory.controllers.nodes[0])
         reason = f"rollout {self._run.progress.rollout}: {self._run.progress.reason}"[: jobs.REASON_MAX]
         words = jobs.finish_without(leader, self._parts.inventory, gone, reason)
-        self._parts.tell(f"{step.name}: orders controller {leader.node_id} to end without {', '.join(map(str, gone))}")
+        self._at.tell(f"orders controller {leader.node_id} to end without {', '.join(map(str, gone))}")
         output = await self._parts.executor.run(leader, words, seconds=self._parts.inventory.times.command)
-        self._raise_if_failed(step, Job.LEAVE_OUT, leader, output)
-        self._run.note(Event.DONE, step.name, Act.RUN, job=Job.LEAVE_OUT.value)
+        self._raise_if_failed(Job.LEAVE_OUT, leader, output)
+        self._at.note(Event.DONE, Act.RUN, job=Job.LEAVE_OUT.value)
 
-    async def _is_formatted(self, step: Step, node: Node, seen: Observation) -> bool:
+    async def _is_formatted(self, node: Node, seen: Observation) -> bool:
         """Whether the controller can use its directory as it is.
 
         :raises JobFailedError: the directory can neither be used nor formatted.
         """
         if node.name in self._run.progress.rolled_back:
-            if self._run.progress.of(step.name).begun is not Act.RUN:
-                await self._leave_old_quorum(step, node, self._run.progress.rolled_back[node.name], seen)
+            if self._at.known.begun is not Act.RUN:
+                await self._leave_old_quorum(node, self._run.progress.rolled_back[node.name], seen)
             return False
         if not seen.has_data:
             return False
@@ -185,7 +185,7 @@ class JobActs:
                     "directory by hand. Then 'migrator rollout resume'",
                 )
 
-    async def _leave_old_quorum(self, step: Step, node: Node, rollout: str, seen: Observation) -> None:
+    async def _leave_old_quorum(self, node: Node, rollout: str, seen: Observation) -> None:
         """Format anew a controller that was left out of a rollback: it has the log of that quorum, whose epochs may be
         higher than those of this quorum. When this quorum has data, only the operator may move the directory away: the
         controller may have been started meanwhile, and a voter must not forget what it has voted.
@@ -205,7 +205,7 @@ class JobActs:
                     remedy=f"If nobody has started the controller since, type there: {' '.join(words)}. "
                     "Then 'migrator rollout resume' formats it anew",
                 )
-            await self._move_aside(step, node, directory, rollout)
+            await self._move_aside(node, directory, rollout)
 
     async def _has_identity(self, node: Node, directory: str) -> bool:
         return await self._parts.executor.read(node, str(PurePosixPath(directory) / jobs.META_PROPERTIES)) is not None
@@ -262,7 +262,7 @@ class JobActs:
         controllers = self._parts.inventory.controllers.nodes
         return next((each for each in controllers if each.node_id == leader), otherwise)
 
-    async def _command(self, step: Step, job: Job, node: Node, seen: Observation) -> dict[str, int]:
+    async def _command(self, job: Job, node: Node, seen: Observation) -> dict[str, int]:
         if job is Job.FORMAT and not seen.cluster_id:
             raise JobFailedError(
                 "the cluster's id is unknown",
@@ -274,7 +274,7 @@ class JobActs:
         if job is Job.REOPEN:
             await self._refuse_files_of_brokers(node, seen)
         words = jobs.command_of(job, node, self._parts.inventory, seen.cluster_id, self._run.progress.release_version)
-        self._parts.tell(f"{step.name}: {job.value} on {node.host}")
+        self._at.tell(f"{job.value} on {node.host}")
         seconds = self._parts.inventory.times.command
         examined: Mapping[str, str] = {}
         if job is Job.PREFLIGHT:
@@ -287,15 +287,15 @@ class JobActs:
             output = await self._parts.executor.run(node, words, seconds=seconds)
         report = jobs.printed(output)
         if job in (Job.PREFLIGHT, Job.REHEARSE, Job.VERIFY) and report is not None:
-            keep_verdict(self._run.state, step.name, report)
-        self._raise_if_failed(step, job, node, output)
-        self._take_as_examined(step, examined)
+            keep_verdict(self._run.state, self._step.name, report)
+        self._raise_if_failed(job, node, output)
+        self._take_as_examined(examined)
         for line in lines_of(job, report):
-            self._parts.tell(f"{step.name}: {line}")
+            self._at.tell(line)
         if job is Job.PREFLIGHT:
-            await self._ask(step, len(questions_of(report)))
+            await self._ask(len(questions_of(report)))
         if job is Job.VERIFY:
-            self._verified_ms = self._parts.clock.since_boot_ms()
+            self._at.memory.verified_ms = self._parts.clock.since_boot_ms()
         try:
             return jobs.figures(job, report)
         except ValueError as error:
@@ -303,10 +303,10 @@ class JobActs:
                 f"what {job.value} printed is no report of this program: {error} has an impossible value",
                 where=f"{node.name} on {node.host}",
                 remedy="See which program runs there as 'program' of the inventory, then 'migrator rollout resume'",
-                output=str(keep_output(self._run.state, step.name, output)),
+                output=str(keep_output(self._run.state, self._step.name, output)),
             ) from error
 
-    async def _ask(self, step: Step, count: int) -> None:
+    async def _ask(self, count: int) -> None:
         """Ask the operator about warnings that are shown already.
 
         :raises UnansweredError: nobody answers, or the answer is no.
@@ -314,25 +314,25 @@ class JobActs:
         if not count:
             return
         try:
-            agreed = await self._run.agrees(self._run.accept(count), step.name, Act.RUN, warnings=count)
+            agreed = await self._run.agrees(self._run.accept(count), self._step.name, Act.RUN, warnings=count)
         except UnansweredError as error:
-            raise UnansweredError(error.what, where=step.name, remedy=AGREE_TO_WARNINGS) from error
+            raise UnansweredError(error.what, where=self._step.name, remedy=AGREE_TO_WARNINGS) from error
         if not agreed:
             raise UnansweredError(
                 "the answer was no, so the rollout ends before its first step",
-                where=step.name,
+                where=self._step.name,
                 remedy="Mend what preflight found; 'migrator rollout resume' looks again",
                 exit_code=ExitCode.DIFFERENT,
             )
 
-    def _take_as_examined(self, step: Step, digests: Mapping[str, str]) -> None:
+    def _take_as_examined(self, digests: Mapping[str, str]) -> None:
         """Accept the files that preflight examined and passed: the operator has corrected them since the rollout began.
 
         :param digests: of property files, by node.
         """
         for name, now in digests.items():
             if not self._run.progress.knows(name, now):
-                self._parts.tell(f"{step.name}: the property file of {name} was changed, and is taken as it is")
+                self._at.tell(f"the property file of {name} was changed, and is taken as it is")
                 self._run.note(Event.FILE, node=name, file=now)
 
     async def _with_zookeeper(self, node: Node, rollout: str) -> Node:
@@ -344,19 +344,19 @@ class JobActs:
             return node
         return replace(node, properties=kept)
 
-    def _raise_if_failed(self, step: Step, job: Job, node: Node, output: Output) -> None:
+    def _raise_if_failed(self, job: Job, node: Node, output: Output) -> None:
         """The command's output may contain secrets: it goes to the terminal, and to a file that only this user can
         read."""
         what = jobs.meaning(job, output)
         if what:
-            kept = keep_output(self._run.state, step.name, output)
+            kept = keep_output(self._run.state, self._step.name, output)
             found = lines_of(job, jobs.printed(output))
-            self._parts.tell(f"{step.name}: {what}. The whole output is in {kept}{'' if found else '. It ends so'}:")
+            self._at.tell(f"{what}. The whole output is in {kept}{'' if found else '. It ends so'}:")
             for line in found or jobs.tail(output):
                 self._parts.tell(f"  {line}")
             raise JobFailedError(what, where=f"{node.name} on {node.host}", remedy=jobs.REMEDIES[job], output=str(kept))
 
-    async def _set_aside(self, step: Step, node: Node, rollout: str) -> None:
+    async def _set_aside(self, node: Node, rollout: str) -> None:
         controllers = self._parts.inventory.controllers.nodes
         for each in self._parts.inventory.gone:
             if each.role is Role.CONTROLLER and node.name == controllers[0].name:
@@ -366,9 +366,9 @@ class JobActs:
                 )
         for directory in jobs.directories_of(node, parsed(node, await text_of(self._parts.executor, node))):
             if await self._has_identity(node, directory):
-                await self._move_aside(step, node, directory, rollout)
+                await self._move_aside(node, directory, rollout)
 
-    async def _move_aside(self, step: Step, node: Node, directory: str, rollout: str) -> None:
+    async def _move_aside(self, node: Node, directory: str, rollout: str) -> None:
         """Rename a directory on the controller's host.
 
         :param rollout: the id that becomes part of the new name.
@@ -380,7 +380,7 @@ class JobActs:
             raise JobFailedError(what, where=where, remedy="Stop it, then 'migrator rollout resume'")
         words = jobs.move_aside(directory, rollout)
         output = await self._parts.executor.run(node, words, seconds=self._parts.inventory.times.command)
-        self._raise_if_failed(step, Job.SET_ASIDE, node, output)
+        self._raise_if_failed(Job.SET_ASIDE, node, output)
         if await self._has_identity(node, directory):  # some releases of mv fail without saying so
             what = f"the directory is still there: something has the name {words[-1]} already"
             raise JobFailedError(what, where=where, remedy=jobs.REMEDIES[Job.SET_ASIDE])

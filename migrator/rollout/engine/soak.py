@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from migrator.rollout.engine.context import RunContext
+from migrator.rollout.engine.context import StepContext
 from migrator.rollout.engine.job_acts import JobActs
-from migrator.rollout.gates.gatekeeper import AbortedError, Gatekeeper
+from migrator.rollout.gates.gatekeeper import AbortedError
 from migrator.rollout.gates.lifelines import SAY_MS
 from migrator.rollout.journal.journal import Event
-from migrator.rollout.plan.steps import Act, Step
+from migrator.rollout.plan.steps import Act
 from migrator.values import value
 
 APART_MS = 10_000
@@ -46,20 +46,20 @@ NOTE_MS = 60_000
 
 
 class SoakAct:
-    def __init__(self, run: RunContext, gates: Gatekeeper, jobs: JobActs) -> None:
-        self._run = run
-        self._parts = run.parts
-        self._gates = gates
+    def __init__(self, at: StepContext, jobs: JobActs) -> None:
+        self._at = at
+        self._run = at.run
+        self._parts = at.run.parts
         self._jobs = jobs
         self._soak = Soak()
 
-    async def run(self, step: Step) -> None:
+    async def run(self) -> None:
         """Watch until the time is full. The operator is told when an outage begins and ends.
 
         :raises GateTimeoutError: an outage lasts longer than a gate may stay shut.
         :raises AbortedError: the operator asks for an end.
         """
-        times, clock = self._parts.inventory.times, self._parts.clock
+        step, times, clock = self._at.step, self._parts.inventory.times, self._parts.clock
         wanted, verify = int(times.soak * 1000), int(times.verify * 1000)
         noted = verified = self._run.progress.soaked_ms
         self._soak = Soak(noted)
@@ -67,41 +67,41 @@ class SoakAct:
         while (watched := self._soak.watched_ms) < wanted:
             if clock.monotonic_ms() - said_ms >= SAY_MS:
                 said_ms = clock.monotonic_ms()
-                self._parts.tell(f"{step.name}: has watched {watched // 1000} of {wanted // 1000} s; all is well")
+                self._at.tell(f"has watched {watched // 1000} of {wanted // 1000} s; all is well")
             began_ms = clock.since_boot_ms()
-            await self._gates.wait(lambda _: step.before, step.name, is_shut=lambda why: self._is_shut(step, why))
-            self._is_well(step, began_ms)
+            await self._at.gates.wait(lambda _: step.before, step.name, is_shut=self._is_shut)
+            self._is_well(began_ms)
             watched = self._soak.watched_ms
             if watched - noted >= NOTE_MS or watched >= wanted:
-                self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=watched)
+                self._at.note(Event.SOAKED, Act.SOAK, soaked_ms=watched)
                 noted = watched
             if verify and watched - verified >= verify and watched < wanted:
-                await self._jobs.verify(step, await self._parts.observer.observe(partitions=False))
+                await self._jobs.verify(await self._parts.observer.observe(partitions=False))
                 verified = watched
                 self._soak = Soak(watched)  # the time of a comparison was not watched
             if self._run.is_aborted():
-                self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=watched)
+                self._at.note(Event.SOAKED, Act.SOAK, soaked_ms=watched)
                 raise AbortedError("the soak was stopped")
             await clock.sleep(min(times.poll * 1000, wanted - watched, APART_MS / 2) / 1000)
-        self._run.note(Event.DONE, step.name, Act.SOAK)
+        self._at.note(Event.DONE, Act.SOAK)
 
-    def _is_shut(self, step: Step, why: str) -> None:
+    def _is_shut(self, why: str) -> None:
         is_first = self._soak.outage_ms is None
         self._soak = self._soak.saw_trouble(self._parts.clock.since_boot_ms())
         if is_first:
-            self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=self._soak.watched_ms, waits=why)
+            self._at.note(Event.SOAKED, Act.SOAK, soaked_ms=self._soak.watched_ms, waits=why)
 
-    def _is_well(self, step: Step, began_ms: int) -> None:
+    def _is_well(self, began_ms: int) -> None:
         now_ms, before, since_ms = self._parts.clock.since_boot_ms(), self._soak, self._soak.outage_ms
         self._soak = before.saw_well(began_ms, now_ms)
         if before.well_ms is not None and self._soak.watched_ms == before.watched_ms and now_ms > before.well_ms:
             apart = (now_ms - before.well_ms) / 1000
-            self._parts.tell(
-                f"{step.name}: the last {apart:.0f} s do not count: looks may be {APART_MS // 1000} s apart, and take "
+            self._at.tell(
+                f"the last {apart:.0f} s do not count: looks may be {APART_MS // 1000} s apart, and take "
                 f"{LOOK_MS // 1000} s"
             )
         if since_ms is None:
             return
         lost, watched = now_ms - since_ms, self._soak.watched_ms
-        self._run.note(Event.SOAKED, step.name, Act.SOAK, soaked_ms=watched, outage_ms=lost)
-        self._parts.tell(f"{step.name}: all is well again; these {lost / 1000:.0f} s do not count as soak")
+        self._at.note(Event.SOAKED, Act.SOAK, soaked_ms=watched, outage_ms=lost)
+        self._at.tell(f"all is well again; these {lost / 1000:.0f} s do not count as soak")

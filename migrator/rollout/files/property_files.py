@@ -31,7 +31,7 @@ from migrator.rollout.plan.modes import (
     rewritten,
     stock_file,
 )
-from migrator.rollout.plan.steps import Phase, Step
+from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import Executor, ExecutorError
 
 BEFORE = ".before-"
@@ -149,33 +149,32 @@ def backup_of(node: Node, mode: FileMode, rollout: str) -> str:
 
 
 async def wanted_file(
-    parts: RolloutParts, step: Step, node: Node, text: str, progress: Progress
+    parts: RolloutParts, mode: FileMode, node: Node, text: str, progress: Progress, tell: Callable[[str], None]
 ) -> tuple[bytes, bytes | None]:
-    """The file as it has to be; and the file as it was in this mode before, None when that is unknown.
+    """The file of a node as this mode needs it; and the file as it was in this mode before, None when that is unknown.
 
     :param text: the file as it is.
+    :param tell: shows what the operator has to know of the new file.
     :raises OperatorError: the file cannot be made, or a host cannot be reached.
     """
-    if step.mode is None:
-        raise ValueError(step.name)
-    if step.mode is FileMode.STOCK:
+    if mode is FileMode.STOCK:
         release = parts.inventory.handover
         for key, what, remedy in refused_by_kafka(parsed(node, text)):
             raise OperatorError(f"Kafka does not start: {what}", where=f"{node.properties}: {key}", remedy=remedy)
         return encoded(text if release is None else stock_file(text, release)), None
-    earlier = await earlier_of(parts.executor, node, step.mode, progress.rollout, text)
+    earlier = await earlier_of(parts.executor, node, mode, progress.rollout, text)
     was = None if earlier is None else decoded(earlier)
-    if was is None and lost_zookeeper(node, text, step.mode):
-        parts.tell(
-            f"{step.name}: no backup and no commented line says which keys zookeeper.* the file had. It gets "
+    if was is None and lost_zookeeper(node, text, mode):
+        tell(
+            f"no backup and no commented line says which keys zookeeper.* the file had. It gets "
             f"{CONNECT} only: if ZooKeeper needs more, for example zookeeper.ssl.*, add it to {node.properties}"
         )
     settings = parts.mode_settings(progress.release_version)
-    new = rewritten(node, text, step.mode, settings, was)
-    if step.mode is FileMode.BROKER_KRAFT:
+    new = rewritten(node, text, mode, settings, was)
+    if mode is FileMode.BROKER_KRAFT:
         refuse_unstartable(node, new)
     for sentence in not_kept(node, text, new, settings, was) if node.role is Role.BROKER else ():
-        parts.tell(f"{step.name}: {node.properties}: {sentence}. The file as it was stays beside it")
+        tell(f"{node.properties}: {sentence}. The file as it was stays beside it")
     return encoded(new), earlier
 
 
