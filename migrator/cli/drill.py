@@ -40,8 +40,7 @@ from migrator.migration.machine.states import PublicState
 from migrator.parts.java import find_java
 from migrator.parts.kafka import KafkaRelease, StockKafka, numbers_of
 from migrator.parts.kafka_jars import NotFetchedError
-from migrator.rollout.site import site_of
-from migrator.rollout.world import refuse_wrong_executors
+from migrator.rollout.site import refuse_wrong_executors, site_of
 
 MEGABYTE = 1_000_000
 LINE_MEGABYTES = 10

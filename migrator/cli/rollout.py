@@ -54,10 +54,10 @@ from migrator.errors import ExitCode, OperatorError
 from migrator.log.lock import FILE_NAME, DirectoryLock, is_in_use
 from migrator.observe.loop_health import calm_garbage_collector
 from migrator.rollout.engine.apply import Ending, RolloutRun, StopAt, until_phase
-from migrator.rollout.engine.context import ABORT_FILE
 from migrator.rollout.engine.preview import leads_back
 from migrator.rollout.engine.reviewed import SHOWN, read_document
 from migrator.rollout.engine.standing import Standing, standing_of
+from migrator.rollout.engine.step import ABORT_FILE
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal.journal import Entry, Event, read_journal
 from migrator.rollout.journal.looks import shut_gate

@@ -19,7 +19,7 @@ from migrator.cli.terminal import lasting_console, prints_on_terminal
 from migrator.errors import OperatorError
 from migrator.log.files import PRIVATE_FILE
 from migrator.log.lock import holder_note, is_in_use
-from migrator.rollout.engine.context import ABORT_FILE
+from migrator.rollout.engine.step import ABORT_FILE
 from migrator.rollout.journal.writer import order_of
 from migrator.rollout.meanwhile import Waiting
 

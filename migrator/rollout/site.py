@@ -4,21 +4,43 @@ Each `migrator rollout` command calls `site_of`, and `parts_at` to reach the clu
 inventory unless the inventory names another one. Nodes that are gone by the journal are gone for the command, too.
 """
 
+"""One inventory with everything that a command needs: the directory of its journal, and the parts of a rollout:
+executor, observer, lock and clock."""
+
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
+from migrator.clock import monotonic_ms, since_boot_ms, wall_ms
+from migrator.config.load import read_properties, typed_settings
+from migrator.config.settings import Settings
 from migrator.errors import OperatorError
 from migrator.log.files import PRIVATE_DIRECTORY, sync_directory
-from migrator.rollout.inventory import BYTES_MAX, Inventory, parse_inventory, refuse_large
+from migrator.rollout.executors.executors import NodeExecutor, refuse_elsewhere
+from migrator.rollout.executors.presets import PRESETS
+from migrator.rollout.inventory import BYTES_MAX, ControllerKind, Inventory, Roll, parse_inventory, refuse_large
 from migrator.rollout.journal.journal import read_journal
 from migrator.rollout.journal.progress import progress_of
+from migrator.rollout.leaving_zookeeper import keep
+from migrator.rollout.lock.lock import RolloutLock
+from migrator.rollout.lock.places import FilePlace, ZooKeeperPlace
+from migrator.rollout.lock.quorum import LeaderLock, QuorumPlace, our_leader
+from migrator.rollout.meanwhile import Silences
+from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
-from migrator.rollout.world import open_world
+from migrator.rollout.plan.modes import watched_keys
+from migrator.rollout.ports import Executor
+from migrator.rollout.seeing.brokers import BrokerEyes
+from migrator.rollout.seeing.leader_says import LeaderSays, by_command
+from migrator.rollout.seeing.observer import ClusterObserver
+from migrator.rollout.seeing.zookeeper import ZooKeeperEyes
+from migrator.seeing.quorum import QuorumEyes
 from migrator.values import value
-from migrator.zookeeper.session import ZooKeeperSession
+from migrator.zookeeper.session import ZooKeeperSession, options_from
 
 STATE_SUFFIX = ".rollout"
 
@@ -86,3 +108,126 @@ def parts_at(
     site: Site, tell: Callable[[str], None]
 ) -> AbstractAsyncContextManager[tuple[RolloutParts, ZooKeeperSession | None]]:
     return open_world(site.inventory, site.path, site.state, tell)
+
+
+class SystemClock:
+    """The clocks of this machine (`migrator.rollout.ports.Clock`)."""
+
+    def wall_ms(self) -> int:
+        return wall_ms()
+
+    def monotonic_ms(self) -> int:
+        return monotonic_ms()
+
+    def since_boot_ms(self) -> int:
+        return since_boot_ms()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+@asynccontextmanager
+async def open_world(
+    inventory: Inventory, inventory_path: Path, state: Path, tell: Callable[[str], None]
+) -> AsyncIterator[tuple[RolloutParts, ZooKeeperSession | None]]:
+    """The parts, and a ZooKeeper session that need not be connected; None where 'access' names no ZooKeeper.
+
+    :param inventory_path: the inventory's file; ``access`` is relative to its directory.
+    :param state: the rollout's directory, which exists.
+    :param tell: is called with what is done and waited for.
+    :raises OperatorError: the inventory or its access file cannot be used. A node that does not answer is no error.
+    """
+    silences = Silences(tell)
+    executor = _executor(inventory, silences.tell)
+    access = inventory_path.parent / inventory.access
+    settings = _access(access)
+    clock = SystemClock()
+    session = ZooKeeperSession(options_from(settings)) if settings.zookeeper_connect else None
+    quorum = QuorumEyes(settings)
+    files = _status_files(inventory, access)
+    observer = ClusterObserver(
+        None if session is None else ZooKeeperEyes(session),
+        quorum,
+        BrokerEyes(
+            settings,
+            placed=inventory.brokers.roll is Roll.RACK,
+            watched=watched_keys(inventory.brokers.settings),
+        ),
+        files,
+        None if inventory.controllers.kind is ControllerKind.STOCK else partial(_ask_there, executor, inventory),
+    )
+
+    def leader() -> Node | None:
+        return our_leader(observer.quorum, inventory.controllers.nodes)
+
+    lock = RolloutLock(
+        None if session is None else ZooKeeperPlace(session),
+        FilePlace(state),
+        QuorumPlace(LeaderLock(files, executor, leader, inventory.controllers.program).ask) if files else None,
+        may_be_gone=lambda: observer.is_finished,
+        wall_ms=clock.wall_ms,
+    )
+    if session is not None:
+        session.start_in_background()
+    try:
+        await quorum.catch_up(silences.tell)  # so that a command that looks only once sees the brokers
+        keeps, connect = partial(keep, session), settings.zookeeper_connect or ""
+        yield (
+            RolloutParts(inventory, executor, observer, lock, clock, silences, keeps, quorum.unregister, connect),
+            session,
+        )
+    finally:
+        await observer.close()
+        if session is not None:
+            await asyncio.to_thread(session.close)
+
+
+def refuse_wrong_executors(inventory: Inventory) -> None:
+    """Refuse an inventory that a rollout would refuse before its first command, on any machine.
+
+    :raises OperatorError: a preset is unknown, or a command or variable is missing for a node.
+    """
+    NodeExecutor(inventory.executors, _touched(inventory))
+
+
+def _executor(inventory: Inventory, tell: Callable[[str], None]) -> NodeExecutor:
+    refuse_elsewhere(inventory.executors, _touched(inventory))
+    return NodeExecutor(inventory.executors, _touched(inventory), tell)
+
+
+def _touched(inventory: Inventory) -> tuple[Node, ...]:
+    return (*inventory.nodes, *inventory.controllers.stock.values())
+
+
+async def _ask_there(executor: Executor, inventory: Inventory, leader_id: int) -> LeaderSays | None:
+    controllers = inventory.controllers
+    node = next((each for each in controllers.nodes if each.node_id == leader_id), None)
+    return None if node is None else await by_command(executor, node, controllers.program)
+
+
+def _access(path: Path) -> Settings:
+    """:raises OperatorError: the file cannot be read, or names no controllers."""
+    settings = typed_settings(read_properties(path), str(path))
+    if not settings.controller_listeners:
+        raise OperatorError(
+            "controller.listener.names is not set", where=str(path), remedy="Copy it from a controller's property file"
+        )
+    if not settings.voters and not settings.bootstrap_servers:
+        raise OperatorError(
+            "neither controller.quorum.voters nor controller.quorum.bootstrap.servers is set",
+            where=str(path),
+            remedy="Copy it from a controller's property file",
+        )
+    return settings
+
+
+def _status_files(inventory: Inventory, access: Path) -> list[Path]:
+    """The access file, and the files of the controllers of this machine, because their sockets are here."""
+    if inventory.controllers.kind is ControllerKind.STOCK:
+        return []
+    here = [
+        Path(node.properties)
+        for node in inventory.controllers.nodes
+        if PRESETS[inventory.executors[node.executor].preset].here
+    ]
+    return list(dict.fromkeys([access, *here]))

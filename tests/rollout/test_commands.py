@@ -20,7 +20,7 @@ from migrator.config.sensitive import REDACTED
 from migrator.errors import OperatorError
 from migrator.observe.journal import COMMAND_FILE
 from migrator.rollout import site
-from migrator.rollout.engine.context import ABORT_FILE
+from migrator.rollout.engine.step import ABORT_FILE
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.leaving_zookeeper import keep
 from migrator.rollout.meanwhile import Silences

@@ -21,7 +21,7 @@ from migrator.cli.rollout_watch import REFUSED, REFUSED_FILE
 from migrator.errors import OperatorError
 from migrator.log.lock import DirectoryLock
 from migrator.rollout import site
-from migrator.rollout.engine.context import ABORT_FILE
+from migrator.rollout.engine.step import ABORT_FILE
 from migrator.rollout.journal.journal import Event, read_journal
 from migrator.rollout.ports import LockHolder, Observation
 from tests.rollout.support.small_disk import small_files

@@ -9,7 +9,7 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.rollout.engine.apply import Ending, StopAt
-from migrator.rollout.engine.context import ABORT_FILE
+from migrator.rollout.engine.step import ABORT_FILE
 from migrator.rollout.gates.gatekeeper import GateTimeoutError
 from migrator.rollout.journal.summary import failure_of
 from migrator.rollout.nodes import Node

@@ -22,7 +22,7 @@ from migrator.rollout.gates.gates import judge, unseen
 from migrator.rollout.inventory import parse_inventory
 from migrator.rollout.plan.modes import watched_keys
 from migrator.rollout.ports import BrokerMode, BrokerSeen, Gate, GateKind, Observation
-from migrator.rollout.world import open_world
+from migrator.rollout.site import open_world
 from migrator.seeing.controllers import ControllerProgram
 from migrator.seeing.quorum import QuorumEyes, QuorumLook
 from migrator.zookeeper.znodes import paths

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from migrator.rollout.engine.apply import Ending, StopAt
-from migrator.rollout.engine.context import ABORT_FILE
+from migrator.rollout.engine.step import ABORT_FILE
 from migrator.rollout.gates.gatekeeper import GateTimeoutError, ProcessEndedError
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.nodes import Node

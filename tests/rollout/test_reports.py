@@ -15,8 +15,8 @@ from migrator.preflight.evidence import UnknownFact
 from migrator.rehearse.forecast import Estimate, Forecast
 from migrator.rehearse.report import Outcome, RehearsalCheck, RehearsalReport
 from migrator.rollout.engine.apply import Ending
-from migrator.rollout.engine.context import UnansweredError
 from migrator.rollout.engine.job_acts import JobFailedError
+from migrator.rollout.engine.step import UnansweredError
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.plan.reports import lines_of
 from migrator.rollout.plan.steps import Job

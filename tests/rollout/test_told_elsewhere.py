@@ -15,7 +15,7 @@ import pytest
 from migrator.cli import rollout, rollout_watch
 from migrator.cli.rollout_watch import REFUSED_FILE, give_order
 from migrator.controller.rollout_lock import BYTES_MAX
-from migrator.rollout.engine.context import ABORT_FILE
+from migrator.rollout.engine.step import ABORT_FILE
 from migrator.rollout.journal.looks import EVERY_MS
 from migrator.rollout.lock.places import LockEntry, encoded, holder_text, parsed
 from migrator.rollout.plan.modes import odd_keys

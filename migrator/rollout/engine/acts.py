@@ -16,11 +16,10 @@ from functools import partial
 from migrator.config.properties import encoded
 from migrator.errors import OperatorError
 from migrator.rollout.engine import decisions
-from migrator.rollout.engine.context import StepContext
 from migrator.rollout.engine.decisions import ActDecision, ahead_of_copy, may_be_ahead
 from migrator.rollout.engine.job_acts import JobActs, refuse_old_log
 from migrator.rollout.engine.soak import SoakAct
-from migrator.rollout.engine.step_gates import StepGates
+from migrator.rollout.engine.step import StepContext, StepGates
 from migrator.rollout.files.archive import keep_changes
 from migrator.rollout.files.identities import refuse_new_identity
 from migrator.rollout.files.old_metadata_log import keep_log, remove_old_log

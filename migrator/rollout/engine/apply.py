@@ -18,7 +18,6 @@ from pathlib import Path
 
 from migrator.errors import OperatorError
 from migrator.rollout.engine.acts import HiddenProcessError, StepActs, UntrueRestartError
-from migrator.rollout.engine.context import RunContext, RunMemory, StepContext, UnansweredError
 from migrator.rollout.engine.decisions import (
     FileAheadError,
     in_order,
@@ -29,7 +28,7 @@ from migrator.rollout.engine.decisions import (
     refuse_pause_at_end,
 )
 from migrator.rollout.engine.job_acts import JobFailedError
-from migrator.rollout.engine.step_gates import StepGates
+from migrator.rollout.engine.step import RunContext, RunMemory, StepContext, StepGates, UnansweredError
 from migrator.rollout.files.archive import keep_output
 from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.identities import IdentityError

@@ -245,8 +245,8 @@ def ahead_of_copy(*nodes: Node) -> FileAheadError:
 
 
 def took_effect(node: Node, known: StepProgress, seen: Observation, incarnation: str | None) -> bool:
-    """Whether the process of a step's node was already stopped. Then no gate delays its start, and the step only waits for
-    its return.
+    """Whether the process of a node was already stopped. Then no gate delays its start, and the step only waits for its
+    return.
 
     :param incarnation: of the process that runs now; None when none runs.
     """

@@ -15,8 +15,8 @@ from migrator.config.keys import IBP
 from migrator.config.properties import decoded
 from migrator.errors import ExitCode, OperatorError
 from migrator.migration.broker_file_gates import broker_file_gates
-from migrator.rollout.engine.context import StepContext, UnansweredError
 from migrator.rollout.engine.hosts import with_hosts
+from migrator.rollout.engine.step import StepContext, UnansweredError
 from migrator.rollout.files.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.files.examined import copies
 from migrator.rollout.files.property_files import backup_of, digest_of, earlier_of, text_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from migrator.rollout.engine.context import StepContext
 from migrator.rollout.engine.job_acts import JobActs
+from migrator.rollout.engine.step import StepContext
 from migrator.rollout.gates.gatekeeper import AbortedError
 from migrator.rollout.gates.lifelines import SAY_MS
 from migrator.rollout.journal.journal import Event
