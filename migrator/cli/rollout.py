@@ -56,7 +56,7 @@ from migrator.observe.loop_health import calm_garbage_collector
 from migrator.rollout.engine.apply import Ending, RolloutRun, StopAt, until_phase
 from migrator.rollout.engine.preview import leads_back
 from migrator.rollout.engine.reviewed import SHOWN, read_document
-from migrator.rollout.engine.standing import Standing, standing_of
+from migrator.rollout.engine.standing import RolloutStatus, standing_of
 from migrator.rollout.engine.step import ABORT_FILE
 from migrator.rollout.inventory import schema_text
 from migrator.rollout.journal.journal import Entry, Event, read_journal
@@ -369,7 +369,7 @@ def status(inventory: Path, as_json: bool) -> None:
     raise click.exceptions.Exit(ExitCode.OK if standing.is_complete else ExitCode.DIFFERENT)
 
 
-async def _standing(site: Site) -> Standing:
+async def _standing(site: Site) -> RolloutStatus:
     entries = read_journal(site.state)
     running = site.state.exists() and is_in_use(site.state)
     seen, holder, trouble = None, None, ""

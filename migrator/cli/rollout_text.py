@@ -13,7 +13,7 @@ from migrator.rollout.engine.apply import Ending
 from migrator.rollout.engine.job_acts import VERDICT_MS
 from migrator.rollout.engine.preview import StepPreview, StepState, asked
 from migrator.rollout.engine.reviewed import SHOWN
-from migrator.rollout.engine.standing import Standing, seen_lines
+from migrator.rollout.engine.standing import RolloutStatus, seen_lines
 from migrator.rollout.gates.gates import ONLY_REOPEN
 from migrator.rollout.gates.reopened import HOME_OR_FORWARD
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
@@ -195,7 +195,7 @@ def ending_lines(inventory: Inventory, ending: Ending, entries: Sequence[Entry])
             yield f"archive: {archive}"
 
 
-def status_lines(standing: Standing) -> Iterator[str]:
+def status_lines(standing: RolloutStatus) -> Iterator[str]:
     """The state of a rollout."""
     if standing.state == "none":
         yield f"cluster {standing.cluster}: no rollout was begun"
@@ -221,7 +221,7 @@ def status_lines(standing: Standing) -> Iterator[str]:
         yield from seen_lines(standing.seen, standing.names)
 
 
-def _gate(standing: Standing) -> Iterator[str]:
+def _gate(standing: RolloutStatus) -> Iterator[str]:
     gate = standing.gate
     if gate is None:
         return
@@ -230,7 +230,7 @@ def _gate(standing: Standing) -> Iterator[str]:
     yield f"last look, {utc(gate.last.time_ms, 'Z')}: {gate.last.said or 'nothing of the cluster was seen'}"
 
 
-def _remedy_lines(standing: Standing) -> Iterator[str]:
+def _remedy_lines(standing: RolloutStatus) -> Iterator[str]:
     if standing.is_locked_out:
         yield f"do: 'migrator rollout resume' is refused: another rollout holds the lock. {BREAK_REMEDY}"
     elif standing.is_reopened:

@@ -14,7 +14,7 @@ from enum import Enum
 from migrator.migration.machine.states import PublicState
 from migrator.records.versions import parse_version, version_at
 from migrator.rollout.gates.gates import judge
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.phases import is_handed_over, may_be_handed_over
 from migrator.rollout.ports import GateKind, MigrationSeen, Observation, Shut
 from migrator.rollout.target_release import TargetRelease
@@ -68,7 +68,7 @@ class LocalNode:
     @property
     def node(self) -> Node:
         """The voter as the gates name it."""
-        return Node(f"controller {self.node_id}", Role.CONTROLLER, self.node_id, "", "", "", "", {})
+        return Node(f"controller {self.node_id}", NodeKind.CONTROLLER, self.node_id, "", "", "", "", {})
 
 
 @value

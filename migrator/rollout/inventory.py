@@ -26,7 +26,7 @@ from migrator.config.sensitive import PASSWORD, broker_type, is_sensitive
 from migrator.errors import OperatorError
 from migrator.rollout.inventory_yaml import InventoryFault, load, said_of
 from migrator.rollout.inventory_yaml import shown as _shown
-from migrator.rollout.nodes import ExecutorChoice, Node, Role
+from migrator.rollout.nodes import ExecutorChoice, Node, NodeKind
 from migrator.rollout.target_release import TargetRelease, parse_target
 from migrator.values import value
 
@@ -229,7 +229,7 @@ def _path(parts: Sequence[Any]) -> str:
 def _inventory(content: Mapping[str, Any]) -> Inventory:
     controllers, brokers = content["controllers"], content["brokers"]
     steps, times, handover = content.get("steps", {}), content.get("gates", {}), content.get("handover")
-    nodes = tuple(_node(entry, Role.CONTROLLER) for entry in controllers["nodes"])
+    nodes = tuple(_node(entry, NodeKind.CONTROLLER) for entry in controllers["nodes"])
     return Inventory(
         cluster=content["cluster"],
         access=content["access"],
@@ -250,7 +250,7 @@ def _inventory(content: Mapping[str, Any]) -> Inventory:
             roll=Roll(brokers.get("roll", "broker")),
             settings=brokers["settings"],
             controller_protocol=brokers.get("controller_protocol", "PLAINTEXT"),
-            nodes=tuple(_node(entry, Role.BROKER) for entry in brokers["nodes"]),
+            nodes=tuple(_node(entry, NodeKind.BROKER) for entry in brokers["nodes"]),
         ),
         executors={
             name: ExecutorChoice(
@@ -274,7 +274,7 @@ def _inventory(content: Mapping[str, Any]) -> Inventory:
     )
 
 
-def _node(entry: Mapping[str, Any], role: Role) -> Node:
+def _node(entry: Mapping[str, Any], role: NodeKind) -> Node:
     node_id = int(entry["id"])  # 1.0 is a whole number for the schema
     return Node(
         name=entry.get("name", f"{role.value}-{node_id}"),
@@ -292,7 +292,7 @@ def _stock(node: Node, entry: Mapping[str, Any]) -> Node:
     path = PurePosixPath(node.properties)
     return Node(
         name=f"{node.name}-stock",
-        role=Role.STOCK_CONTROLLER,
+        role=NodeKind.STOCK_CONTROLLER,
         node_id=node.node_id,
         host=node.host,
         properties=entry.get("properties", str(path.with_name(f"{path.stem}.stock{path.suffix}"))),
@@ -397,4 +397,4 @@ def _secrets(inventory: Inventory) -> Iterator[InventoryFault]:
 
 
 def _room(node: Node) -> str:
-    return "brokers" if node.role is Role.BROKER else "controllers"
+    return "brokers" if node.role is NodeKind.BROKER else "controllers"

@@ -12,7 +12,7 @@ from enum import Enum
 from migrator.values import value
 
 
-class Role(Enum):
+class NodeKind(Enum):
     """The kind of a node. In a hand-over, a controller becomes another node: Kafka's, on the same directory."""
 
     BROKER = "broker"
@@ -30,7 +30,7 @@ class Node:
     """
 
     name: str
-    role: Role
+    role: NodeKind
     node_id: int
     host: str
     properties: str

@@ -15,19 +15,19 @@ from typing import Self
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.meanwhile import Meanwhile, Silences
 from migrator.rollout.plan.modes import ModeSettings
-from migrator.rollout.ports import Clock, Executor, Lock, Observation, Observer
+from migrator.rollout.ports import Clock, ClusterProbe, Executor, Lock, Observation
 from migrator.values import value
 
 
 class _HeardObserver:
     """Looks as another observer does, and says every few seconds that it still does."""
 
-    def __init__(self, observer: Observer, tell: Callable[[str], None]) -> None:
+    def __init__(self, observer: ClusterProbe, tell: Callable[[str], None]) -> None:
         self._observer = observer
         self._tell = tell
 
     async def observe(self, *, partitions: bool = True) -> Observation:
-        """Everything that can be seen now (see `Observer`)."""
+        """Everything that can be seen now (see `ClusterProbe`)."""
         what = "brokers, partitions and controllers" if partitions else "brokers and controllers"
         async with Meanwhile(self._tell, f"looks at {what}"):
             return await self._observer.observe(partitions=partitions)
@@ -46,7 +46,7 @@ class RolloutParts:
 
     inventory: Inventory
     executor: Executor
-    observer: Observer
+    observer: ClusterProbe
     lock: Lock
     clock: Clock
     silences: Silences

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState
 from migrator.observe.status import ImagesStatus
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.seeing.controllers import ControllerProgram, ControllerSeen, QuorumSeen
 from migrator.values import value
 
@@ -301,23 +301,23 @@ class Observation:
     def serves(self, node: Node) -> bool:
         """Whether a broker is seen to be registered, or a voter to answer."""
         broker, voter = self.broker(node), self.voter(node)
-        if node.role is Role.BROKER:
+        if node.role is NodeKind.BROKER:
             return broker is not None and broker.mode is not None
         return voter is not None and voter.program is not None
 
     def is_down(self, node: Node | None) -> bool:
         """Whether a broker is not registered at all. Then its restart harms nothing, and no gate delays it."""
-        is_broker = node is not None and node.role is Role.BROKER
+        is_broker = node is not None and node.role is NodeKind.BROKER
         return node is not None and is_broker and self.brokers is not None and not self.serves(node)
 
     def is_silent(self, node: Node | None) -> bool:
         """Whether a node is seen not to serve: a broker that is not registered, a voter that does not answer."""
         voter = self.voter(node)
-        is_broker = node is not None and node.role is Role.BROKER
+        is_broker = node is not None and node.role is NodeKind.BROKER
         return self.is_down(node) if is_broker else voter is not None and voter.program is None
 
 
-class Observer(Protocol):
+class ClusterProbe(Protocol):
     """Looks at the cluster; changes nothing."""
 
     async def observe(self, *, partitions: bool = True) -> Observation:

@@ -13,7 +13,7 @@ from migrator.rollout.gates.excuses import excused
 from migrator.rollout.gates.gatekeeper import said_of
 from migrator.rollout.gates.gates import judge, unseen
 from migrator.rollout.gates.placements import Placements
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,
@@ -28,9 +28,9 @@ from migrator.seeing.controllers import ControllerProgram, ControllerSeen, Quoru
 
 ZOOKEEPER, MIGRATING, KRAFT = BrokerMode.ZOOKEEPER, BrokerMode.MIGRATING, BrokerMode.KRAFT
 OURS, STOCK = ControllerProgram.MIGRATOR, ControllerProgram.STOCK
-B1 = Node("broker-1", Role.BROKER, 1, "h", "/b1", "default", "", {})
+B1 = Node("broker-1", NodeKind.BROKER, 1, "h", "/b1", "default", "", {})
 B1, B2 = replace(B1, rack="r1"), replace(B1, name="broker-2", node_id=2, rack="r1")
-C1 = Node("controller-1", Role.CONTROLLER, 3001, "h", "/c1", "default", "", {})
+C1 = Node("controller-1", NodeKind.CONTROLLER, 3001, "h", "/c1", "default", "", {})
 
 
 def broker(

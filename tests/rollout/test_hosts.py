@@ -13,7 +13,7 @@ import pytest
 
 from migrator.rollout.engine.hosts import LOOK
 from migrator.rollout.engine.job_acts import JobFailedError
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.ports import ExecutorError, Trial
 from tests.rollout.support.hosts import SERVER, Hands, end, node
 from tests.rollout.support.model import ModelCluster
@@ -85,7 +85,7 @@ def test_commands_of_the_inventory_are_not_tried(tmp_path: Path) -> None:
 def test_what_no_step_will_run_does_not_stop_a_rollout(tmp_path: Path) -> None:
     """One of the preset's commands is not used, so its variable is not there, or its right is not given; or a pod is
     scaled, and never deleted."""
-    there = Node("broker-1", Role.BROKER, 1, "localhost", str(tmp_path / "server.properties"), "default", "", {})
+    there = Node("broker-1", NodeKind.BROKER, 1, "localhost", str(tmp_path / "server.properties"), "default", "", {})
     Path(there.properties).write_bytes(CONTENT)
     assert Hands(there, commands={"start": "start-it {path}"}).trial() == ([], ("start", "stop"))
     (rule := tmp_path / "sudo").write_text('#!/bin/sh\n[ "$1 $2" != "systemctl cat" ] || exit 1\nexec "$@"\n')

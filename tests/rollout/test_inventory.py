@@ -10,7 +10,7 @@ import pytest
 
 from migrator.errors import OperatorError
 from migrator.rollout.inventory import BYTES_MAX, ControllerKind, Roll, parse_inventory, schema_text
-from migrator.rollout.nodes import Role
+from migrator.rollout.nodes import NodeKind
 from migrator.rollout.site import site_of
 
 GOOD = """
@@ -46,7 +46,7 @@ def test_a_good_one() -> None:
     assert inventory.brokers.roll is Roll.BROKER
     assert [node.name for node in inventory.nodes] == ["controller-3001", "controller-3002", "broker-1", "broker-2"]
     stock = inventory.controllers.stock[3001]
-    assert (stock.role, stock.host) == (Role.STOCK_CONTROLLER, "c1")
+    assert (stock.role, stock.host) == (NodeKind.STOCK_CONTROLLER, "c1")
     assert stock.properties == "/etc/kafka/controller.stock.properties"
 
 

@@ -17,7 +17,7 @@ from migrator.rollout.executors.executors import NodeExecutor
 from migrator.rollout.lock.lock import LostLockError, RolloutLock
 from migrator.rollout.lock.places import FilePlace
 from migrator.rollout.lock.quorum import LeaderLock, QuorumPlace, answer_of, our_leader
-from migrator.rollout.nodes import ExecutorChoice, Node, Role
+from migrator.rollout.nodes import ExecutorChoice, Node, NodeKind
 from migrator.rollout.plan.steps import Phase
 from migrator.rollout.ports import LockedError, QuorumAwayError
 from migrator.seeing.controllers import ControllerProgram, ControllerSeen, QuorumSeen
@@ -57,7 +57,7 @@ class Hosts:
 
     def _node(self, node_id: int) -> Node:
         path = str(file_of(self._cluster, node_id))
-        return Node(f"controller-{node_id}", Role.CONTROLLER, node_id, "localhost", path, "default", "", {})
+        return Node(f"controller-{node_id}", NodeKind.CONTROLLER, node_id, "localhost", path, "default", "", {})
 
 
 async def test_a_second_operator_is_told_who_where_and_since_when(tmp_path: Path) -> None:

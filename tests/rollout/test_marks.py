@@ -10,12 +10,12 @@ from migrator.config.kafkas_broker import RESERVED
 from migrator.config.properties import decoded, parse_properties
 from migrator.config.reading import number_of
 from migrator.errors import OperatorError
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.modes import FileMode, ModeSettings, file_mode, rewritten, stock_file
 from migrator.rollout.target_release import parse_target
 
-NODE = Node("broker-7", Role.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
-CONTROLLER = Node("controller-1", Role.CONTROLLER, 1, "host", "/etc/kafka/controller.properties", "default", "", {})
+NODE = Node("broker-7", NodeKind.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
+CONTROLLER = Node("controller-1", NodeKind.CONTROLLER, 1, "host", "/etc/kafka/controller.properties", "default", "", {})
 ZOOKEEPER, MIGRATING, KRAFT = FileMode.BROKER_ZOOKEEPER, FileMode.BROKER_MIGRATING, FileMode.BROKER_KRAFT
 SETTINGS = ModeSettings(
     {
@@ -46,8 +46,8 @@ def forward(text: str) -> tuple[str, str]:
 def assert_all_ways_back_lead_to(text: str) -> None:
     migrating, in_kraft = forward(text)
     assert (
-        file_mode(Role.BROKER, parse_properties(migrating)),
-        file_mode(Role.BROKER, parse_properties(in_kraft)),
+        file_mode(NodeKind.BROKER, parse_properties(migrating)),
+        file_mode(NodeKind.BROKER, parse_properties(in_kraft)),
     ) == (
         MIGRATING,
         KRAFT,
@@ -124,7 +124,7 @@ def test_bytes_that_no_rollout_knows_come_back(before: bytes, behind: bytes) -> 
     except ValueError:
         return
     is_read = found["broker.id"] == "7" and number_of(found, RESERVED) is not None
-    if is_read and file_mode(Role.BROKER, found) is ZOOKEEPER:
+    if is_read and file_mode(NodeKind.BROKER, found) is ZOOKEEPER:
         assert_all_ways_back_lead_to(text)
 
 

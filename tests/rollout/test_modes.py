@@ -10,7 +10,7 @@ import pytest
 from migrator.config.properties import decoded, parse_properties
 from migrator.errors import OperatorError
 from migrator.rollout.files.property_files import not_kept
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.modes import (
     FileMode,
     ModeSettings,
@@ -26,7 +26,7 @@ SETTINGS = ModeSettings(
 
 
 def changed(text: str, target: FileMode, node_id: int = 7, settings: ModeSettings = SETTINGS) -> dict[str, str]:
-    node = Node("broker-7", Role.BROKER, node_id, "host", "/etc/kafka/server.properties", "default", "", {})
+    node = Node("broker-7", NodeKind.BROKER, node_id, "host", "/etc/kafka/server.properties", "default", "", {})
     return parse_properties(rewritten(node, text, target, settings))
 
 
@@ -41,7 +41,7 @@ def test_minus_one_is_kafkas_word_for_a_generated_id(text: str) -> None:
     text = f"zookeeper.connect=zk:2181\n{text}"
     assert changed(text, FileMode.BROKER_MIGRATING, 1001)["broker.id"] == "1001"
     assert changed(text, FileMode.BROKER_KRAFT, 1001)["node.id"] == "1001"
-    node = Node("broker-7", Role.BROKER, 1001, "host", "/etc/kafka/server.properties", "default", "", {})
+    node = Node("broker-7", NodeKind.BROKER, 1001, "host", "/etc/kafka/server.properties", "default", "", {})
     migrating = rewritten(node, text, FileMode.BROKER_MIGRATING, SETTINGS)
     assert rewritten(node, migrating, FileMode.BROKER_ZOOKEEPER, SETTINGS, text) == text
 
@@ -96,7 +96,7 @@ controller.quorum.voters=3001@c:9093
 def test_keys_of_zookeeper_come_back_from_comments(level: str, *, kept: bool) -> None:
     """The level of the protocol is that of the cluster, which may have been raised since: with the old one, a broker
     does not register."""
-    node = Node("broker-7", Role.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
+    node = Node("broker-7", NodeKind.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
     settings = replace(SETTINGS, release_version=level)
     in_kraft = rewritten(node, OF_ZOOKEEPER, FileMode.BROKER_KRAFT, SETTINGS)
     back = rewritten(node, in_kraft, MIGRATING, settings, OF_ZOOKEEPER if kept else None)
@@ -111,7 +111,7 @@ def test_keys_of_zookeeper_come_back_from_comments(level: str, *, kept: bool) ->
 
 def test_bytes_beyond_ascii_are_kept_and_come_back_from_comments() -> None:
     """The second byte of some characters in UTF-8 ends a line for others than Java."""
-    node = Node("broker-7", Role.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
+    node = Node("broker-7", NodeKind.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
     text = decoded(OF_ZOOKEEPER.encode() + "# Ångström\nzookeeper.ssl.keystore.password=Å à\n".encode() + b"# \xe4\n")
     in_kraft = rewritten(node, text, FileMode.BROKER_KRAFT, SETTINGS)
     aside = "# Ångström\n#migrator set aside: zookeeper.ssl.keystore.password=Å à\n".encode()
@@ -128,7 +128,7 @@ def test_a_plan_shows_what_the_author_of_a_file_sees() -> None:
 
 
 def test_where_nothing_says_what_zookeeper_needs_the_operator_is_told() -> None:
-    node = Node("broker-7", Role.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
+    node = Node("broker-7", NodeKind.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
     bare = "process.roles=broker\nnode.id=7\n# zookeeper.ssl.client.enable=true is what the wiki says\n"
     assert lost_zookeeper(node, bare, FileMode.BROKER_MIGRATING)
     assert not lost_zookeeper(node, bare, FileMode.BROKER_KRAFT)
@@ -139,7 +139,7 @@ def test_where_nothing_says_what_zookeeper_needs_the_operator_is_told() -> None:
     }
 
 
-NODE = Node("broker-7", Role.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
+NODE = Node("broker-7", NodeKind.BROKER, 7, "host", "/etc/kafka/server.properties", "default", "", {})
 ZOOKEEPER, MIGRATING, KRAFT = FileMode.BROKER_ZOOKEEPER, FileMode.BROKER_MIGRATING, FileMode.BROKER_KRAFT
 MAP = "listener.security.protocol.map"
 BARE = "broker.id=7\nzookeeper.connect=zk:2181\n"
@@ -230,7 +230,7 @@ def test_a_blank_in_a_list_is_no_change() -> None:
 
 def test_the_control_plane_of_our_controllers_goes_with_the_migration_and_comes_back() -> None:
     """No controller of Kafka starts with it: neither at the hand-over, nor if somebody starts Kafka on this file."""
-    node = Node("controller-1", Role.CONTROLLER, 1, "host", "/etc/kafka/controller.properties", "default", "", {})
+    node = Node("controller-1", NodeKind.CONTROLLER, 1, "host", "/etc/kafka/controller.properties", "default", "", {})
     text = "node.id=1\nzookeeper.metadata.migration.enable=true\nzookeeper.connect=zk:2181\n"
     text += "control.plane.listener.name=PLANE\n"
     ended = rewritten(node, text, FileMode.CONTROLLER_ENDED, SETTINGS)

@@ -40,7 +40,7 @@ from migrator.observe.status import (
 from migrator.observe.status_page import Answers
 from migrator.records.uuid import Uuid
 from migrator.rollout.gates.gates import judge
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.phases import BACK
 from migrator.rollout.plan.steps import Phase, Sight
 from migrator.rollout.ports import (
@@ -146,7 +146,7 @@ def test_a_broker_that_may_serve_unseen_never_passes_for_one_that_is_down(
     zookeeper: ZooKeeperLook, quorum: QuorumLook, *, finished: bool
 ) -> None:
     seen = Observation(brokers=brokers_seen(zookeeper, quorum, {}, is_finished=finished))
-    node = Node("broker-1", Role.BROKER, 1, "h", "/f", "default", "", {})
+    node = Node("broker-1", NodeKind.BROKER, 1, "h", "/f", "default", "", {})
     assert not seen.is_down(node)
 
 

@@ -27,7 +27,7 @@ from migrator.rollout.files.property_files import backup, digest_of, text_of, wa
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.progress import StepProgress, restart_begun
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.modes import FileMode, digest, file_mode, odd_keys, parsed, rewritten
 from migrator.rollout.plan.phases import program_of
 from migrator.rollout.plan.steps import Act, Job, Sight
@@ -174,7 +174,7 @@ def _answers(node: Node, seen: Observation, program: ControllerProgram) -> bool:
 
     :param program: for a controller, its program: during a hand-over another program may answer under the same id.
     """
-    if node.role is Role.BROKER:
+    if node.role is NodeKind.BROKER:
         broker = seen.broker(node)
         return broker is not None and broker.serving
     voter = seen.voter(node)

@@ -15,7 +15,7 @@ from enum import Enum, auto
 from migrator.errors import OperatorError
 from migrator.migration.machine.states import PublicState
 from migrator.rollout.journal.progress import Progress, StepProgress
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.modes import OF_BROKERS, FileMode
 from migrator.rollout.plan.steps import STOPS, TOUCH_NODE, Act, Phase, Step
 from migrator.rollout.ports import BrokerMode, Gate, GateKind, Observation
@@ -339,7 +339,7 @@ def runs_as_wanted(step: Step, seen: Observation) -> bool | None:
     """Whether the node runs in the step's mode; None while it is not seen, or its mode cannot be told."""
     if step.node is None or step.mode is None:
         return None
-    if step.node.role is Role.BROKER:
+    if step.node.role is NodeKind.BROKER:
         broker = seen.broker(step.node)
         if broker is None or broker.mode is None or (broker.may_migrate and step.mode is FileMode.BROKER_ZOOKEEPER):
             return None

@@ -25,7 +25,7 @@ from migrator.preflight.checks.machine import SPARE_BYTES, room_for
 from migrator.preflight.evidence import Evidence, HostFacts, MachineFacts, Trouble
 from migrator.rollout.files.property_files import at_once, text_of
 from migrator.rollout.inventory import ControllerKind
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import jobs
 from migrator.rollout.plan.modes import parsed
@@ -138,7 +138,7 @@ async def _look(parts: RolloutParts, host: _Host) -> HostFacts:
 def _not_seen(facts: HostFacts, node: Node, why: Trouble) -> HostFacts:
     """`run` has failed. On the host of a controller, later steps need it; on that of a broker, only what an earlier
     attempt has left does."""
-    if node.role is Role.BROKER:
+    if node.role is NodeKind.BROKER:
         return replace(facts, unseen=f"{why.what}. {why.remedy}")
     return replace(facts, faults=(*facts.faults, why))
 

@@ -23,7 +23,7 @@ from migrator.rollout.files.property_files import backup_of, digest_of, earlier_
 from migrator.rollout.gates.excuses import refuse_gone
 from migrator.rollout.journal.journal import Detail, Event
 from migrator.rollout.journal.progress import Progress
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan import jobs
 from migrator.rollout.plan.modes import FileMode, file_mode, parsed, rewritten
 from migrator.rollout.plan.reports import lines_of, questions_of
@@ -57,7 +57,7 @@ def refuse_old_log(node: Node, progress: Progress) -> None:
 
     :raises JobFailedError: the controller was left out of a rollback, and its directory was not formatted since.
     """
-    if node.role is not Role.CONTROLLER or node.name not in progress.rolled_back:
+    if node.role is not NodeKind.CONTROLLER or node.name not in progress.rolled_back:
         return
     raise JobFailedError(
         f"it may have the log of another quorum: rollout {progress.rolled_back[node.name]} went back without this "
@@ -359,7 +359,7 @@ class JobActs:
     async def _set_aside(self, node: Node, rollout: str) -> None:
         controllers = self._parts.inventory.controllers.nodes
         for each in self._parts.inventory.gone:
-            if each.role is Role.CONTROLLER and node.name == controllers[0].name:
+            if each.role is NodeKind.CONTROLLER and node.name == controllers[0].name:
                 self._parts.tell(
                     f"{each.name} is left out, and its directory stays: do not start it. In the next rollout, "
                     f"'--with-node {each.name}' moves the directory away, and formats it anew"

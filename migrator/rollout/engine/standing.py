@@ -29,7 +29,7 @@ OF_HOLDER = ("rollout", "owner", "host", "since_ms", "process", "directory")
 
 
 @value
-class Standing:
+class RolloutStatus:
     """``state``: none, running, stopped, failed or complete. ``step``: under way, or next. ``trouble``: why the cluster
     or the lock could not be looked at; ``seen`` or ``holder`` is then None. ``names``: of brokers, by id. ``plan``: the
     digest of the plan that was reviewed; "" without one. ``ends_again``: the reopening in which it goes forward.
@@ -110,7 +110,7 @@ def standing_of(
     holder: LockHolder | None = None,
     trouble: str = "",
     gate: ShutGate | None = None,
-) -> Standing:
+) -> RolloutStatus:
     """Put the state together.
 
     :param running: whether a command of the rollout runs on this host.
@@ -127,7 +127,7 @@ def standing_of(
         state = "running"
     else:
         state = "stopped" if failure is None else "failed"
-    return Standing(
+    return RolloutStatus(
         cluster=inventory.cluster,
         state=state,
         rollout=progress.rollout,

@@ -18,7 +18,7 @@ from migrator.config.types import entries_of
 from migrator.errors import OperatorError
 from migrator.rollout.files.property_files import text_of
 from migrator.rollout.journal.progress import Progress
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import FileMode, ModeSettings, digest, file_mode, parsed, rewritten
 from migrator.rollout.plan.steps import Act, Phase
@@ -32,7 +32,7 @@ SECONDS = 60.0
 
 
 @value
-class Examined:
+class ExaminedFiles:
     """``controllers`` and ``brokers``: paths of the copies. The first controller is the one on the host where preflight
     runs, the only one whose placeholders are looked up there. ``names``: by a text in preflight's output, the name that
     the operator knows. ``digests``: by node, of the original file."""
@@ -51,7 +51,7 @@ class Examined:
 
 
 @asynccontextmanager
-async def copies(parts: RolloutParts, host: Node, rollout: str) -> AsyncIterator[Examined]:
+async def copies(parts: RolloutParts, host: Node, rollout: str) -> AsyncIterator[ExaminedFiles]:
     """Copy the files to a node's host, and remove them at the end.
 
     :raises OperatorError: a host cannot be reached, or a file cannot be read, changed as needed, or written.
@@ -73,7 +73,7 @@ async def copies(parts: RolloutParts, host: Node, rollout: str) -> AsyncIterator
                 names[f"{directory}/{node.node_id}/"] = "/"
             await parts.executor.copy(host, path, encoded(text))
             names[path] = node.properties if node.host == host.host else f"{node.host}:{node.properties}"
-        yield Examined(
+        yield ExaminedFiles(
             tuple(_copy_of(node, directory) for node in inventory.controllers.nodes),
             tuple(_copy_of(node, directory) for node in inventory.brokers.nodes),
             names,
@@ -113,7 +113,7 @@ async def remove_copies(parts: RolloutParts, host: Node, rollout: str) -> None:
 
 def wanted(node: Node, text: str, settings: ModeSettings) -> str:
     """The file as it is in the migration. The file of a broker in KRaft mode stays as it is."""
-    if node.role is Role.CONTROLLER:
+    if node.role is NodeKind.CONTROLLER:
         return rewritten(node, text, FileMode.CONTROLLER_MIGRATING, settings)
     if file_mode(node.role, parsed(node, text)) is FileMode.BROKER_KRAFT:
         return text

@@ -18,7 +18,7 @@ from migrator.config.keys import CONNECT, CONTROL_PLANE, PROTOCOLS
 from migrator.config.properties import decoded, encoded
 from migrator.errors import OperatorError
 from migrator.rollout.journal.progress import Progress
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.modes import (
     FileMode,
@@ -173,7 +173,7 @@ async def wanted_file(
     new = rewritten(node, text, mode, settings, was)
     if mode is FileMode.BROKER_KRAFT:
         refuse_unstartable(node, new)
-    for sentence in not_kept(node, text, new, settings, was) if node.role is Role.BROKER else ():
+    for sentence in not_kept(node, text, new, settings, was) if node.role is NodeKind.BROKER else ():
         tell(f"{node.properties}: {sentence}. The file as it was stays beside it")
     return encoded(new), earlier
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from migrator.errors import OperatorError
 from migrator.rollout.gates.placements import counted
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.ports import GateKind, Observation, PartitionsSeen, Placement
 
 Baseline = Mapping[str, frozenset[int]]
@@ -28,8 +28,8 @@ def excused(seen: Observation, gone: Sequence[Node], baseline: Baseline) -> Obse
     if not gone and not baseline:
         return seen
     away = [node for node in gone if not seen.serves(node)]  # a node that serves again counts like any other
-    brokers = frozenset(node.node_id for node in away if node.role is Role.BROKER)
-    voters = frozenset(node.node_id for node in away if node.role is Role.CONTROLLER)
+    brokers = frozenset(node.node_id for node in away if node.role is NodeKind.BROKER)
+    voters = frozenset(node.node_id for node in away if node.role is NodeKind.CONTROLLER)
     quorum, partitions, migration = seen.quorum, seen.partitions, seen.migration
     if migration is not None and migration.images is not None:
         migration = replace(migration, images=migration.images.without(voters))
@@ -98,7 +98,7 @@ def refuse_gone(gone: Sequence[Node], seen: Observation) -> None:
     :raises OperatorError: one of these nodes serves, or this is unknown.
     """
     for node in gone:
-        if node.role is Role.BROKER and seen.brokers is None:
+        if node.role is NodeKind.BROKER and seen.brokers is None:
             raise OperatorError(
                 f"it is unknown whether {node.name} is gone: {'; '.join(seen.unknown) or 'no look at the cluster'}",
                 where="--without-node",
@@ -125,7 +125,7 @@ def refuse_end_with(gone: Sequence[Node], seen: Observation) -> None:
     """:raises BackAgainError: a controller that was left out answers, and its migration is not known to be off."""
     for node in gone:
         voter = seen.voter(node)
-        is_controller = node.role is Role.CONTROLLER
+        is_controller = node.role is NodeKind.CONTROLLER
         if is_controller and seen.serves(node) and voter is not None and voter.migration_on is not False:
             raise BackAgainError(
                 f"{node.name} was left out and answers; its migration is still on, so the migration would not end",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
 
 from migrator.rollout.journal.journal import Detail, Entry, Event
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.steps import Act, Direction, Job
 from migrator.rollout.ports import BrokerMode, BrokerSeen, Observation
 from migrator.values import value
@@ -276,7 +276,7 @@ def again(step: StepProgress, act: Act) -> StepProgress:
 def restart_begun(node: Node, seen: Observation, incarnation: str | None) -> dict[str, Detail]:
     """The details of a line about a node before its restart; `progress_of` reads them."""
     details: dict[str, Detail] = {"node": node.name, "incarnation": incarnation}
-    if node.role is Role.BROKER:
+    if node.role is NodeKind.BROKER:
         broker = seen.broker(node) or BrokerSeen(node.node_id, None)
         mode = None if broker.mode is None else broker.mode.value
         details |= {"broker": broker.broker_id, "registration": broker.registration, "mode": mode}

@@ -25,7 +25,7 @@ from migrator.rollout.journal.progress import Progress
 from migrator.rollout.journal.summary import has_changed_something
 from migrator.rollout.journal.writer import RolloutJournal
 from migrator.rollout.lock.lock import held
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.opening.first_level import first_level
 from migrator.rollout.opening.refusals import (
     refuse_ahead,
@@ -44,9 +44,9 @@ from migrator.rollout.ports import LockedError, Observation
 
 ID_BYTES = 4
 AFTER_THE_WAY_BACK = {
-    Role.BROKER: "After the way back, set its file to ZooKeeper mode by hand, and start it",
-    Role.CONTROLLER: "Do not start it. The next 'migrator rollout apply --with-node {}' moves its directory away, and "
-    "formats it anew",
+    NodeKind.BROKER: "After the way back, set its file to ZooKeeper mode by hand, and start it",
+    NodeKind.CONTROLLER: "Do not start it. The next 'migrator rollout apply --with-node {}' moves its directory away, "
+    "and formats it anew",
 }
 """The remedy for a node that is taken in again too late for the way back."""
 
@@ -251,7 +251,7 @@ async def refuse_without(parts: RolloutParts, journal: RolloutJournal) -> None:
         return
     seen = await parts.observer.observe(partitions=False)
     refuse_gone([node for node in gone if node.name not in progress.left_out], seen)
-    controllers = {node.name for node in gone if node.role is Role.CONTROLLER}
+    controllers = {node.name for node in gone if node.role is NodeKind.CONTROLLER}
     for name in back_again(gone, seen):
         if name in controllers & progress.rolled_back.keys():
             parts.tell(f"{name} was left out of a rollback and answers, with the log of that quorum: stop it")

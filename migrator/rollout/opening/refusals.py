@@ -15,7 +15,7 @@ from migrator.rollout.engine.decisions import ahead_of_copy, may_be_ahead
 from migrator.rollout.gates.gates import DOES_THE_REST, FINISHED, FORWARD_AGAIN, ONLY_REOPEN
 from migrator.rollout.inventory import FIND_QUORUM, ControllerKind, Inventory
 from migrator.rollout.journal.progress import Progress
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.listeners import lacks_controllers
 from migrator.rollout.plan.modes import FileMode, ModeSettings, file_mode, parsed, refuse_unstartable, rewritten
 from migrator.rollout.ports import BrokerMode, Observation
@@ -122,7 +122,7 @@ def refuse_ahead(brokers: Sequence[Node], texts: Mapping[str, str], seen: Observ
     :raises FileAheadError: a broker is the ZooKeeper controller, and files are in KRaft mode.
     """
     ahead = [
-        node for node in brokers if file_mode(Role.BROKER, parsed(node, texts[node.name])) is FileMode.BROKER_KRAFT
+        node for node in brokers if file_mode(NodeKind.BROKER, parsed(node, texts[node.name])) is FileMode.BROKER_KRAFT
     ]
     ahead = [node for node in ahead if not may_be_ahead(node, seen)]
     if ahead and seen.controller_broker is not None:

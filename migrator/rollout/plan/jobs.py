@@ -15,7 +15,7 @@ import orjson
 from migrator.config.reading import log_directories, metadata_directory
 from migrator.errors import ExitCode, OperatorError
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.steps import Job
 from migrator.rollout.ports import Observation, Output
 
@@ -116,7 +116,7 @@ def _stock_format(words: Sequence[str], *, path: str, cluster_id: str, version: 
 
 def silent_gone(gone: Sequence[Node], seen: Observation) -> list[int]:
     """The ids of voters among the nodes that are gone for good, without those that answer."""
-    asked = [seen.voter(node) for node in gone if node.role is Role.CONTROLLER]
+    asked = [seen.voter(node) for node in gone if node.role is NodeKind.CONTROLLER]
     return [voter.node_id for voter in asked if voter is not None and voter.program is None]
 
 

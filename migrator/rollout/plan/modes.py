@@ -34,7 +34,7 @@ from migrator.config.reading import is_on, is_set, means_the_same, number_of, te
 from migrator.config.sensitive import REDACTED, broker_type, is_sensitive
 from migrator.errors import OperatorError
 from migrator.records.versions import parse_version
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.listeners import (
     foreign_listeners,
     has_control_plane,
@@ -105,9 +105,9 @@ class ModeSettings:
         return digest("\n".join(said).encode())
 
 
-def file_mode(role: Role, properties: Mapping[str, str]) -> FileMode:
+def file_mode(role: NodeKind, properties: Mapping[str, str]) -> FileMode:
     migrating = is_on(properties, FLAG)
-    if role is Role.CONTROLLER:
+    if role is NodeKind.CONTROLLER:
         return FileMode.CONTROLLER_MIGRATING if migrating else FileMode.CONTROLLER_ENDED
     if is_set(properties, ROLES):
         return FileMode.BROKER_KRAFT
@@ -142,7 +142,7 @@ def rewritten(node: Node, text: str, target: FileMode, settings: ModeSettings, e
     :raises OperatorError: the file can't be read, a value is lost, or it is unknown which comments were settings.
     """
     made, here = _rewritten(node, text, target, settings, earlier), parsed(node, text)
-    if node.role is Role.CONTROLLER or target is FileMode.BROKER_KRAFT:
+    if node.role is NodeKind.CONTROLLER or target is FileMode.BROKER_KRAFT:
         return made
     level = here.get(IBP, settings.release_version if ROLES in here else "")
     held = parse_properties(made).get(IBP)
@@ -222,7 +222,7 @@ def _becomes(node: Node, text: str, mode: FileMode, settings: ModeSettings, prop
 def _fits(node: Node, before: str, settings: ModeSettings, properties: Mapping[str, str]) -> bool:
     """Whether the broker's listeners of today work with the file as it was before: Kafka needs a protocol for each
     listener, and the listener that ``control.plane.listener.name`` names."""
-    if node.role is Role.CONTROLLER:
+    if node.role is NodeKind.CONTROLLER:
         return True
     was = parse_properties(before)
     left = without_controllers(properties, settings.for_brokers, settings.controller_protocol, was)

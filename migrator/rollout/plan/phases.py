@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from migrator.migration.machine.states import PublicState
 from migrator.rollout.inventory import ControllerKind, Inventory
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.modes import FileMode
 from migrator.rollout.plan.steps import Act, Direction, GatesAt, Job, Need, Phase, PhaseRules, Place, Sight, Who
 from migrator.rollout.ports import BrokerMode, Gate, GateKind
@@ -183,7 +183,7 @@ NO_BROKER_RULES = Need(lambda sight: sight.seen.controller_broker is None)
 def _waits_for_gone(inventory: Inventory) -> bool:
     """Whether the end needs an order: our leader asks every controller before it finishes, Kafka's asks none."""
     ours = inventory.controllers.kind is ControllerKind.MIGRATOR
-    return ours and any(node.role is Role.CONTROLLER for node in inventory.gone)
+    return ours and any(node.role is NodeKind.CONTROLLER for node in inventory.gone)
 
 
 NOTHING, ROLLBACK, NEW = "nothing was changed", "'migrator rollout rollback'", "a new rollout"

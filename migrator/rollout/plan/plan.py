@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from migrator.errors import OperatorError
 from migrator.rollout.inventory import Inventory, Roll
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.modes import FileMode
 from migrator.rollout.plan.phases import WAYS
 from migrator.rollout.plan.steps import Direction, Phase, PhaseRules, Place, Step, Who
@@ -42,7 +42,7 @@ def _nodes(who: Who, inventory: Inventory, canary: str) -> Iterator[tuple[Node |
     elif who is Who.BROKERS:
         yield from ((node, tuple(group)) for group in _groups(inventory, canary) for node in group)
     else:
-        yield from ((node, ()) for node in inventory.gone if node.role is Role.BROKER)
+        yield from ((node, ()) for node in inventory.gone if node.role is NodeKind.BROKER)
 
 
 def _step(rules: PhaseRules, place: Place) -> Step:

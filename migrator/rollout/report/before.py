@@ -15,7 +15,7 @@ from migrator.observe.printable import number_of
 from migrator.rollout.engine.preview import StepPreview, StepState
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.journal.summary import RehearsedTimes
-from migrator.rollout.nodes import Role
+from migrator.rollout.nodes import NodeKind
 from migrator.rollout.plan.steps import STOPS, Direction
 from migrator.rollout.ports import Observation, Some
 from migrator.values import value
@@ -121,7 +121,7 @@ def _of_preflight(inventory: Inventory, direction: Direction, examined: Sequence
 
 
 def _of_cluster(inventory: Inventory, seen: Observation) -> Iterator[str]:
-    names = {node.node_id: node.name for node in inventory.nodes if node.role is Role.BROKER}
+    names = {node.node_id: node.name for node in inventory.nodes if node.role is NodeKind.BROKER}
     down = [names.get(broker, f"broker {broker}") for broker, each in (seen.brokers or {}).items() if each.mode is None]
     if down:
         yield f"Down now: {', '.join(down)}"

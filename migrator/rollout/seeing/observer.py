@@ -36,7 +36,7 @@ Ask = Callable[[int], Awaitable[LeaderSays | None]]
 
 
 class ClusterObserver:
-    """The observer of one cluster (`migrator.rollout.ports.Observer`).
+    """The observer of one cluster (`migrator.rollout.ports.ClusterProbe`).
 
     :param status_files: property files through which our controllers' status is asked; empty for Kafka's controllers.
     :param zookeeper: None: the cluster has no ZooKeeper any more.

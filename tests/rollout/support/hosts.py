@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 
 from migrator.rollout.executors.executors import NodeExecutor
-from migrator.rollout.nodes import ExecutorChoice, Node, Role
+from migrator.rollout.nodes import ExecutorChoice, Node, NodeKind
 from migrator.rollout.ports import Output
 
 SERVER = (
@@ -30,7 +30,7 @@ def server(lingers: float = 0.0) -> str:
 
 
 def node(path: Path, host: str = "localhost", **variables: str) -> Node:
-    return Node("broker-1", Role.BROKER, 1, host, str(path), "default", "", {"command": server(), **variables})
+    return Node("broker-1", NodeKind.BROKER, 1, host, str(path), "default", "", {"command": server(), **variables})
 
 
 def executor(

@@ -17,7 +17,7 @@ from migrator.config.properties import decoded, parse_properties
 from migrator.records.versions import parse_version
 from migrator.rollout.executors.templates import check_value
 from migrator.rollout.inventory import ControllerKind, Inventory
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.modes import FileMode, watched_keys
 from migrator.rollout.ports import (
     BrokerMode,
@@ -306,7 +306,7 @@ class ModelCluster(ModelHosts):
 
     def _start(self, node: Node) -> None:
         content = self.files[self._home(node), node.properties]
-        if node.role is Role.CONTROLLER and node.name not in self.formatted:
+        if node.role is NodeKind.CONTROLLER and node.name not in self.formatted:
             self.violations.append(f"{node.name} started with an unformatted directory")
         if node.name in self.old_settings:
             content = self._old_content[node.name]
@@ -315,13 +315,13 @@ class ModelCluster(ModelHosts):
         self.processes[node.name] = started(self._incarnations, node.role, properties, self._watched)
         self.restarts[node.name] += 1
         self._old_content[node.name] = content
-        if node.role is Role.BROKER:
+        if node.role is NodeKind.BROKER:
             self.unregistered.discard(node.node_id)
         self._judge_start(node)
         self._settle()
 
     def _judge_start(self, node: Node) -> None:
-        if node.role is not Role.BROKER:
+        if node.role is not NodeKind.BROKER:
             ours = self.inventory.controllers.kind is ControllerKind.MIGRATOR and node in self.inventory.nodes
             self.violations += [] if ours else refused_of_controller(node, self.processes[node.name].properties)
             beside = [self._home(each) for each in self._everybody() if each.name in self.processes]
@@ -347,7 +347,7 @@ class ModelCluster(ModelHosts):
     def _stop(self, node: Node) -> None:
         if self.processes.pop(node.name, None) is None:
             return
-        if node.role is Role.BROKER:
+        if node.role is NodeKind.BROKER:
             down = {each.node_id for each in self.inventory.brokers.nodes if each.name not in self.processes}
             away = down | {each.node_id for each in self.inventory.brokers.nodes if each.name in self.lagging}
             for replicas in self.partitions:

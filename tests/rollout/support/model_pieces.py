@@ -11,7 +11,7 @@ from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.migration.machine.states import PublicState
 from migrator.rollout.gates.placements import Placements
 from migrator.rollout.inventory import Inventory
-from migrator.rollout.nodes import Node, Role
+from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.modes import FileMode, file_mode
 from migrator.rollout.ports import BrokerMode, PartitionsSeen, Some
 from migrator.seeing.controllers import ControllerProgram, ControllerSeen, QuorumSeen
@@ -30,7 +30,7 @@ class Process:
     shown: Mapping[str, str | None]
 
 
-def started(incarnation: int, role: Role, properties: Mapping[str, str], watched: Sequence[str]) -> Process:
+def started(incarnation: int, role: NodeKind, properties: Mapping[str, str], watched: Sequence[str]) -> Process:
     found = {key: properties[key] for key in watched if key in properties}
     shown = {key: None if is_sensitive(broker_type(key)) else text for key, text in found.items()}
     return Process(incarnation, properties, file_mode(role, properties), shown)
