@@ -14,10 +14,9 @@ import click
 from migrator.cli.options import Command, Seconds
 from migrator.cli.terminal import ask, say
 from migrator.errors import ExitCode, OperatorError
-from migrator.handover.execute import PATIENCE_SECONDS, HandoverRun, Picture
+from migrator.handover.execute import PATIENCE_SECONDS, HandoverRun, OperatorCommands, Picture
 from migrator.handover.members import ObservedMembers, refusals
 from migrator.handover.members_run import MembersRun
-from migrator.handover.node_control import OperatorCommands
 from migrator.handover.plan import Action, WantedHandover, Way
 from migrator.observe.printable import printable
 from migrator.raft.planner import ClearTarget, Wait, described, outlook, plan

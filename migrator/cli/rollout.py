@@ -66,8 +66,8 @@ from migrator.rollout.journal.summary import has_changed_something, of_last, ver
 from migrator.rollout.journal.writer import RolloutJournal, order_of
 from migrator.rollout.leaving_zookeeper import keep_and_remove, refuse_name, refuse_removal
 from migrator.rollout.meanwhile import Meanwhile, Silences
-from migrator.rollout.opening.address import check_address, refuse_without_zookeeper
 from migrator.rollout.opening.opening import (
+    check_address,
     may_go_on,
     may_open,
     may_turn_back,
@@ -78,6 +78,7 @@ from migrator.rollout.opening.opening import (
     refuse_canary_of,
     refuse_with,
     refuse_without,
+    refuse_without_zookeeper,
     turn_back,
 )
 from migrator.rollout.parts import RolloutParts

@@ -33,8 +33,8 @@ from migrator.rollout.engine.reviewed import (
 from migrator.rollout.journal.journal import read_journal
 from migrator.rollout.journal.progress import Progress, progress_of
 from migrator.rollout.meanwhile import Meanwhile
-from migrator.rollout.opening.address import check_address
 from migrator.rollout.opening.first_level import first_level
+from migrator.rollout.opening.opening import check_address
 from migrator.rollout.opening.refusals import (
     refuse_ahead,
     refuse_back,

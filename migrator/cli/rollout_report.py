@@ -25,7 +25,7 @@ from migrator.rollout.journal.looks import read_looks
 from migrator.rollout.journal.progress import progress_of
 from migrator.rollout.journal.summary import forecast_of, of_last
 from migrator.rollout.meanwhile import Meanwhile
-from migrator.rollout.opening.address import check_address
+from migrator.rollout.opening.opening import check_address
 from migrator.rollout.plan.reports import risks_of
 from migrator.rollout.plan.steps import Direction, Phase
 from migrator.rollout.report.after import After, after

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from migrator.observe.printable import printable, utc
 from migrator.rollout.engine.apply import Ending
+from migrator.rollout.engine.decisions import HOME_OR_FORWARD
 from migrator.rollout.engine.job_acts import VERDICT_MS
 from migrator.rollout.engine.preview import StepPreview, StepState, asked
 from migrator.rollout.engine.reviewed import SHOWN
 from migrator.rollout.engine.standing import RolloutStatus, seen_lines
 from migrator.rollout.gates.gates import ONLY_REOPEN
-from migrator.rollout.gates.reopened import HOME_OR_FORWARD
 from migrator.rollout.inventory import ControllerKind, Inventory, Roll
 from migrator.rollout.journal.journal import Entry
 from migrator.rollout.journal.progress import progress_of

@@ -13,7 +13,7 @@ one step, and looks again::
     await run.run()             # until Kafka runs every voter of this machine
 
 `files` writes the stock property file and reads the metadata directory. `members` decides MEMBERS, and
-`members_run` looks at the cluster and carries it out. `node_control` stops and starts processes.
+`members_run` looks at the cluster and carries it out. `execute.OperatorCommands` stops and starts processes.
 
 **Contract.** `plan` and `members` are pure. `run` may be called again, also by another process, after any failure. A
 lock file next to the property file lets one process at a time hand over a controller. Errors are `OperatorError`; no

@@ -13,8 +13,8 @@ import pytest
 from migrator.config.load import load_settings, settings_from
 from migrator.config.settings import Settings
 from migrator.errors import OperatorError
+from migrator.handover.execute import OperatorCommands
 from migrator.handover.files import StockFile, format_empty, look_into
-from migrator.handover.node_control import OperatorCommands
 from migrator.handover.plan import MetadataDirectory
 from migrator.image.model import MetadataImage
 from migrator.log.empty_mark import EmptyMark, EmptyReason

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from migrator.handover.execute import BEGUN, HandoverRun, Picture, journal_beside
-from migrator.handover.node_control import OperatorCommands
+from migrator.handover.execute import BEGUN, HandoverRun, OperatorCommands, Picture, journal_beside
 from migrator.handover.plan import LocalNode, MetadataDirectory, next_step
 from migrator.rollout.ports import Observation
 from tests.handover.test_plan import AWAY, HELD, OURS, ROLLING, STOCK, quorum

@@ -20,8 +20,7 @@ from migrator.drill.light.broker import LightBroker, LightBrokerMode
 from migrator.drill.light.cluster import LightCluster
 from migrator.drill.probes import all_report, dual_writing
 from migrator.errors import ExitCode, OperatorError
-from migrator.handover.execute import HandoverRun
-from migrator.handover.node_control import OperatorCommands
+from migrator.handover.execute import HandoverRun, OperatorCommands
 from migrator.handover.plan import WantedHandover, Way
 from migrator.parts.java import Jvm
 from migrator.parts.kafka import KafkaRelease, StockKafka

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from migrator.rollout.executors.presets import PRESETS
-from migrator.rollout.executors.templates import TemplateError, check_value, render
+from migrator.rollout.executors.presets import PRESETS, TemplateError, check_value, render
 
 HOSTILE = [
     *(

@@ -26,6 +26,7 @@ from migrator.rollout.engine.decisions import (
     next_step,
     open_rack,
     refuse_pause_at_end,
+    refuse_reopened,
 )
 from migrator.rollout.engine.job_acts import JobFailedError
 from migrator.rollout.engine.step import RunContext, RunMemory, StepContext, StepGates, UnansweredError
@@ -41,7 +42,6 @@ from migrator.rollout.gates.gatekeeper import (
     ProcessEndedError,
 )
 from migrator.rollout.gates.gates import judge
-from migrator.rollout.gates.reopened import refuse_reopened
 from migrator.rollout.journal.journal import Detail, Event
 from migrator.rollout.journal.looks import LooksFile
 from migrator.rollout.journal.summary import BEFORE_CHANGES, has_changed_something

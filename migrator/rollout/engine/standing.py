@@ -13,7 +13,7 @@ from typing import Any
 from migrator.observe.kafkas_words import kafkas_words
 from migrator.observe.printable import number_of
 from migrator.rollout.engine.decisions import next_step
-from migrator.rollout.gates.wording import named
+from migrator.rollout.gates.following import named
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal.journal import Entry
 from migrator.rollout.journal.looks import ShutGate

@@ -20,7 +20,16 @@ from migrator.errors import OperatorError
 from migrator.log.files import NewFile
 from migrator.observe.printable import printable
 from migrator.rollout.executors.bounded import CommandTimeoutError, Ended, Incoming, Memory, TooLargeError, run_bounded
-from migrator.rollout.executors.presets import PRESETS, RUNNING, UNREACHABLE, Pod
+from migrator.rollout.executors.presets import (
+    PRESETS,
+    RUNNING,
+    UNREACHABLE,
+    Pod,
+    TemplateError,
+    Values,
+    check_value,
+    render,
+)
 from migrator.rollout.executors.scripts import (
     CUT_OFF,
     MAY_NOT_LOOK,
@@ -35,7 +44,6 @@ from migrator.rollout.executors.scripts import (
     SCRIPTS,
     head_of,
 )
-from migrator.rollout.executors.templates import TemplateError, Values, check_value, render
 from migrator.rollout.meanwhile import Meanwhile
 from migrator.rollout.nodes import ExecutorChoice, Node
 from migrator.rollout.plan.modes import digest

@@ -13,8 +13,7 @@ from migrator.config.sensitive import broker_type, is_sensitive
 from migrator.migration.machine.states import PublicState
 from migrator.observe.printable import number_of, number_ranges
 from migrator.rollout.gates import following
-from migrator.rollout.gates.placements import harmed, without_replicas_on
-from migrator.rollout.gates.wording import (
+from migrator.rollout.gates.following import (
     REACH_CONTROLLERS,
     REACH_ZOOKEEPER,
     SEE_STATUS,
@@ -22,6 +21,7 @@ from migrator.rollout.gates.wording import (
     named,
     unknown,
 )
+from migrator.rollout.gates.placements import harmed, without_replicas_on
 from migrator.rollout.ports import (
     BrokerMode,
     BrokerSeen,

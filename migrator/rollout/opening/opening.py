@@ -5,20 +5,24 @@ refusals come before the first line is written. A new rollout notes every proper
 are seen.
 """
 
+"""How a rollout begins, and how it is turned back: the first lines of its journal; and whether the ZooKeeper that
+'access' names holds a Kafka cluster."""
+
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from secrets import token_hex
 
 from migrator.config.properties import encoded
 from migrator.errors import OperatorError
 from migrator.observe.printable import printable
+from migrator.rollout.engine.decisions import refuse_reopened, reopened
 from migrator.rollout.engine.reviewed import Reviewed
 from migrator.rollout.files.examined import remove_left_copies
 from migrator.rollout.files.property_files import text_of, texts_of
 from migrator.rollout.gates.excuses import TAKE_IN, back_again, baseline_of, by_brokers, refuse_gone
 from migrator.rollout.gates.gates import FINISHED
-from migrator.rollout.gates.reopened import refuse_reopened, reopened
 from migrator.rollout.inventory import Inventory
 from migrator.rollout.journal.journal import FORMAT, Detail, Entry, Event
 from migrator.rollout.journal.progress import Progress
@@ -41,6 +45,8 @@ from migrator.rollout.plan.modes import digest, parsed
 from migrator.rollout.plan.plan import is_same_canary, refuse_canary
 from migrator.rollout.plan.steps import Direction, Phase
 from migrator.rollout.ports import LockedError, Observation
+from migrator.zookeeper.clusters import read_cluster_id
+from migrator.zookeeper.session import ZooKeeperSession
 
 ID_BYTES = 4
 AFTER_THE_WAY_BACK = {
@@ -328,3 +334,33 @@ async def _note_baseline(parts: RolloutParts, journal: RolloutJournal) -> None:
         ids, partitions = " ".join(map(str, sorted(brokers))), " ".join(names)
         journal.append(parts.clock.wall_ms(), Event.BASELINE, brokers=ids, partitions=partitions)
         parts.tell(f"not in sync on broker {ids} before the rollout, and not waited for: {partitions}")
+
+
+async def check_address(session: ZooKeeperSession | None, seen: Observation) -> str:
+    """Returns what could not be looked at, or "". After the migration, ZooKeeper need not hold anything any more.
+
+    :raises NoClusterError: there is no cluster; says where one is instead.
+    """
+    why = "; ".join(seen.unknown) or "it does not answer"
+    if session is not None and not seen.is_finished:
+        if not seen.zookeeper_answers:
+            return f"ZooKeeper could not be looked at, so the plan does not know what is done already: {why}"
+        await asyncio.to_thread(read_cluster_id, session)
+    if seen.brokers is None and seen.quorum is not None:
+        return f"the quorum does not say which brokers there are, so the plan does not know what is done already: {why}"
+    return ""
+
+
+def refuse_without_zookeeper(seen: Observation) -> None:
+    """Refuse to begin a rollout whose 'access' names no ZooKeeper, because its lock is there until the migration is
+    over.
+
+    :raises OperatorError: the migration is not known to be over.
+    """
+    if not seen.is_finished:
+        raise OperatorError(
+            "zookeeper.connect is not set, and the migration is not known to have ended. Without ZooKeeper a rollout "
+            "has no lock, and does not see the brokers",
+            where="access",
+            remedy="Copy zookeeper.connect from a broker's property file",
+        )

@@ -15,7 +15,7 @@ from dataclasses import replace
 from migrator.config.keys import IBP
 from migrator.config.properties import decoded, parse_properties
 from migrator.records.versions import parse_version
-from migrator.rollout.executors.templates import check_value
+from migrator.rollout.executors.presets import check_value
 from migrator.rollout.inventory import ControllerKind, Inventory
 from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.plan.modes import FileMode, watched_keys
