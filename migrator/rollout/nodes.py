@@ -38,6 +38,16 @@ class Node:
     rack: str
     variables: Mapping[str, str]
 
+    @property
+    def place(self) -> str:
+        """Its name and host, for messages."""
+        return f"{self.name} on {self.host}"
+
+    @property
+    def file_place(self) -> str:
+        """Its property file, for messages."""
+        return f"{self.place}: {self.properties}"
+
 
 @value
 class ExecutorChoice:

@@ -23,7 +23,7 @@ from migrator.rollout.engine.step import StepContext, StepGates
 from migrator.rollout.files.archive import keep_changes
 from migrator.rollout.files.identities import refuse_new_identity
 from migrator.rollout.files.old_metadata_log import keep_log, remove_old_log
-from migrator.rollout.files.property_files import backup, digest_of, text_of, wanted_file
+from migrator.rollout.files.property_files import backup, digest_of, properties_of, text_of, wanted_file
 from migrator.rollout.gates.gates import judge
 from migrator.rollout.journal.journal import Event
 from migrator.rollout.journal.progress import StepProgress, restart_begun
@@ -72,7 +72,7 @@ class Processes:
             return found
         raise HiddenProcessError(
             "the node answers, and its executor says that no process of it runs",
-            where=f"{node.name} on {node.host}",
+            where=node.place,
             remedy="Try the command 'incarnation' of its executor, and correct the command or its variables, such as "
             "'unit' or 'users'. If somebody has started it in another way, stop it, and start it as the executor does. "
             "Then 'migrator rollout resume'",
@@ -184,7 +184,7 @@ def _answers(node: Node, seen: Observation, program: ControllerProgram) -> bool:
 def _untrue(node: Node, command: str) -> UntrueRestartError:
     return UntrueRestartError(
         f"the {command} command succeeded, but the same process runs",
-        where=f"{node.name} on {node.host}",
+        where=node.place,
         remedy="Correct the command in the inventory; then 'migrator rollout resume'",
     )
 
@@ -213,7 +213,7 @@ class StepActs:
 
     async def _mode(self, node: Node) -> FileMode | None:
         """The mode of a node's file."""
-        return file_mode(node.role, parsed(node, await text_of(self._parts.executor, node)))
+        return file_mode(node.role, await properties_of(self._parts.executor, node))
 
     async def see_files(self, nodes: Iterable[Node]) -> None:
         """Look at the files before the operator is asked to confirm: no file may have been changed outside the rollout.
@@ -448,7 +448,7 @@ class StepActs:
     def _changed(self, node: Node, now: str | None) -> FileChangedError:
         error = FileChangedError(
             "the file was changed since this rollout looked at it; nothing was done",
-            where=f"{node.name} on {node.host}: {node.properties}",
+            where=node.file_place,
             remedy="Look at it. 'migrator rollout resume' goes on with the file as it is now",
         )
         error.node, error.digest = node.name, now

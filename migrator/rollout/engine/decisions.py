@@ -238,7 +238,7 @@ def ahead_of_copy(*nodes: Node) -> FileAheadError:
     """The error, with the names of brokers and files."""
     return FileAheadError(
         "the property file is in KRaft mode, and nothing is copied yet; nothing was done",
-        where=", ".join(f"{node.name} on {node.host}: {node.properties}" for node in nodes),
+        where=", ".join(node.file_place for node in nodes),
         remedy="Set the file back to ZooKeeper mode: with zookeeper.connect and broker.id, without process.roles. Then "
         "type the command again",
     )

@@ -23,12 +23,11 @@ from migrator.preflight.check import Concerns, run_checks
 from migrator.preflight.checks.hosts import CHECKS
 from migrator.preflight.checks.machine import SPARE_BYTES, room_for
 from migrator.preflight.evidence import Evidence, HostFacts, MachineFacts, Trouble
-from migrator.rollout.files.property_files import at_once, text_of
+from migrator.rollout.files.property_files import at_once, properties_of
 from migrator.rollout.inventory import ControllerKind
 from migrator.rollout.nodes import Node, NodeKind
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan import jobs
-from migrator.rollout.plan.modes import parsed
 from migrator.rollout.plan.reports import entries_of
 from migrator.rollout.ports import Output, Trial
 from migrator.values import value
@@ -110,7 +109,7 @@ async def _look(parts: RolloutParts, host: _Host) -> HostFacts:
     untried = tuple(dict.fromkeys(it for one in (own, *later) for it in one.untried))
     facts = HostFacts(host.who, where, _faults([own]), untried, later=_faults(later))
     try:
-        directory = metadata_directory(parsed(node, await text_of(parts.executor, node)))
+        directory = metadata_directory(await properties_of(parts.executor, node))
     except OperatorError as error:
         return replace(facts, faults=(*facts.faults, _trouble(error)))
     if not directory.startswith("/"):  # a placeholder, or relative to a directory that only the service knows
@@ -145,7 +144,7 @@ def _not_seen(facts: HostFacts, node: Node, why: Trouble) -> HostFacts:
 
 async def _look_here(parts: RolloutParts, node: Node) -> Mapping[str, Any] | HostFacts:
     """The report of `migrator preflight --here`, or why there is none."""
-    where, words = f"{node.name} on {node.host}", jobs.preflight_here(parts.inventory, node)
+    where, words = node.place, jobs.preflight_here(parts.inventory, node)
     try:
         output = await parts.executor.run(node, words, seconds=LOOK_SECONDS)
     except OperatorError as error:

@@ -19,7 +19,7 @@ from migrator.rollout.engine.hosts import with_hosts
 from migrator.rollout.engine.step import StepContext, UnansweredError
 from migrator.rollout.files.archive import keep_output, keep_verdict, make_archive
 from migrator.rollout.files.examined import copies
-from migrator.rollout.files.property_files import backup_of, digest_of, earlier_of, text_of
+from migrator.rollout.files.property_files import backup_of, digest_of, earlier_of, properties_of, text_of
 from migrator.rollout.gates.excuses import refuse_gone
 from migrator.rollout.journal.journal import Detail, Event
 from migrator.rollout.journal.progress import Progress
@@ -62,7 +62,7 @@ def refuse_old_log(node: Node, progress: Progress) -> None:
     raise JobFailedError(
         f"it may have the log of another quorum: rollout {progress.rolled_back[node.name]} went back without this "
         "controller, and its directory was not formatted since",
-        where=f"{node.name} on {node.host}",
+        where=node.place,
         remedy="Stop it, if it runs, and leave it out: 'migrator rollout resume --without-node "
         f"{node.name} --reason TEXT'. Until the migration has ended, '--with-node {node.name}' formats it anew",
     )
@@ -174,13 +174,13 @@ class JobActs:
         return True
 
     async def _refuse_format(self, node: Node) -> None:
-        properties = parsed(node, await text_of(self._parts.executor, node))
+        properties = await properties_of(self._parts.executor, node)
         for directory in jobs.directories_of(node, properties):
             if not await self._has_identity(node, directory):
                 raise JobFailedError(
                     "the directory has no identity, and the quorum has data already: with an empty directory this "
                     "voter could vote away what is committed",
-                    where=f"{node.name} on {node.host}: {directory}",
+                    where=f"{node.place}: {directory}",
                     remedy="If the directory is lost, see docs/quorum.md. If the controller never ran, format the "
                     "directory by hand. Then 'migrator rollout resume'",
                 )
@@ -192,7 +192,7 @@ class JobActs:
 
         :param rollout: the id of the rollback without this controller.
         """
-        for directory in jobs.directories_of(node, parsed(node, await text_of(self._parts.executor, node))):
+        for directory in jobs.directories_of(node, await properties_of(self._parts.executor, node)):
             words = jobs.move_aside(directory, rollout)
             is_there, is_moved = await self._has_identity(node, directory), await self._has_identity(node, words[-1])
             if not is_there or is_moved:
@@ -201,7 +201,7 @@ class JobActs:
                 raise JobFailedError(
                     f"the directory has the log of another quorum: rollout {rollout} went back without this "
                     "controller. With this log it could lead, and the cluster's metadata would be lost",
-                    where=f"{node.name} on {node.host}: {directory}",
+                    where=f"{node.place}: {directory}",
                     remedy=f"If nobody has started the controller since, type there: {' '.join(words)}. "
                     "Then 'migrator rollout resume' formats it anew",
                 )
@@ -239,13 +239,13 @@ class JobActs:
             broker = seen.broker(node)
             default = {IBP: level if broker is None or not broker.release else broker.release}
             files[f"{node.name} ({node.properties})"] = default | parsed(node, wanted)
-        mine = parsed(controller, await text_of(self._parts.executor, controller))
+        mine = await properties_of(self._parts.executor, controller)
         closed = [gate for gate in broker_file_gates(files, mine, level) if not gate.open]
         if closed:
             raise JobFailedError(
                 "the migration was not reopened: as the rollout would make them, files of brokers do not fit. "
                 + "; ".join(gate.what for gate in closed),
-                where=f"{controller.name} on {controller.host}",
+                where=controller.place,
                 remedy=". ".join(gate.remedy for gate in closed) + ". Write it to the file of KRaft mode, which the "
                 "rollout takes over; then 'migrator rollout resume'",
             )
@@ -301,7 +301,7 @@ class JobActs:
         except ValueError as error:
             raise JobFailedError(
                 f"what {job.value} printed is no report of this program: {error} has an impossible value",
-                where=f"{node.name} on {node.host}",
+                where=node.place,
                 remedy="See which program runs there as 'program' of the inventory, then 'migrator rollout resume'",
                 output=str(keep_output(self._run.state, self._step.name, output)),
             ) from error
@@ -338,7 +338,7 @@ class JobActs:
     async def _with_zookeeper(self, node: Node, rollout: str) -> Node:
         """A controller with a file that names ZooKeeper: its present file, or the one from before the step under
         way."""
-        mode = file_mode(node.role, parsed(node, await text_of(self._parts.executor, node)))
+        mode = file_mode(node.role, await properties_of(self._parts.executor, node))
         kept = backup_of(node, FileMode.CONTROLLER_MIGRATING, rollout)
         if mode is FileMode.CONTROLLER_MIGRATING or await self._parts.executor.read(node, kept) is None:
             return node
@@ -354,7 +354,7 @@ class JobActs:
             self._at.tell(f"{what}. The whole output is in {kept}{'' if found else '. It ends so'}:")
             for line in found or jobs.tail(output):
                 self._parts.tell(f"  {line}")
-            raise JobFailedError(what, where=f"{node.name} on {node.host}", remedy=jobs.REMEDIES[job], output=str(kept))
+            raise JobFailedError(what, where=node.place, remedy=jobs.REMEDIES[job], output=str(kept))
 
     async def _set_aside(self, node: Node, rollout: str) -> None:
         controllers = self._parts.inventory.controllers.nodes
@@ -364,7 +364,7 @@ class JobActs:
                     f"{each.name} is left out, and its directory stays: do not start it. In the next rollout, "
                     f"'--with-node {each.name}' moves the directory away, and formats it anew"
                 )
-        for directory in jobs.directories_of(node, parsed(node, await text_of(self._parts.executor, node))):
+        for directory in jobs.directories_of(node, await properties_of(self._parts.executor, node)):
             if await self._has_identity(node, directory):
                 await self._move_aside(node, directory, rollout)
 
@@ -374,7 +374,7 @@ class JobActs:
         :param rollout: the id that becomes part of the new name.
         :raises JobFailedError: the directory is still there, or the controller runs.
         """
-        where = f"{node.name} on {node.host}: {directory}"
+        where = f"{node.place}: {directory}"
         if await self._parts.executor.incarnation(node) is not None:
             what = "the controller runs again, and has this directory open"
             raise JobFailedError(what, where=where, remedy="Stop it, then 'migrator rollout resume'")

@@ -491,7 +491,7 @@ class NodeExecutor:
 
 
 def _where(node: Node, path: str = "") -> str:
-    return f"{node.name} on {node.host}: {path}" if path else f"{node.name} on {node.host}"
+    return f"{node.place}: {path}" if path else node.place
 
 
 def _output(ended: Ended) -> Output:

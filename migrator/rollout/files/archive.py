@@ -22,11 +22,11 @@ from migrator.log.files import PRIVATE_DIRECTORY, TEMPORARY_SUFFIX, file_digest,
 from migrator.log.metadata_log import DIRECTORY_NAME
 from migrator.observe.journal import COMMAND_FILE
 from migrator.observe.printable import json_text, printable
-from migrator.rollout.files.property_files import text_of
+from migrator.rollout.files.property_files import properties_of
 from migrator.rollout.nodes import Node
 from migrator.rollout.parts import RolloutParts
 from migrator.rollout.plan.jobs import directories_of
-from migrator.rollout.plan.modes import changes_shown, digest_shown, parsed
+from migrator.rollout.plan.modes import changes_shown, digest_shown
 from migrator.rollout.ports import ExecutorError, HostUnreachableError, Output
 
 VERDICTS, OUTPUTS, CHANGES, SUMS = "verdicts", "outputs", "changes", "SHA256SUMS"
@@ -135,7 +135,7 @@ async def _keep_metadata(parts: RolloutParts, node: Node, directory: Path) -> No
     be fetched is reported, and does not stop the others. The node's host names the files and may be under other control
     by now, so a name is not used as a path."""
     try:
-        where = directories_of(node, parsed(node, await text_of(parts.executor, node)))
+        where = directories_of(node, await properties_of(parts.executor, node))
         log = PurePosixPath(where[0] if where else "/") / DIRECTORY_NAME
         listed = await parts.executor.run(node, ["ls", "-1", str(log)], seconds=parts.inventory.times.command)
     except OperatorError as error:

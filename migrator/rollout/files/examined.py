@@ -144,6 +144,6 @@ async def _do(parts: RolloutParts, host: Node, *words: str) -> None:
     if output.exit_code:
         raise OperatorError(
             f"property files cannot be copied for preflight: {words[0]} ended with exit code {output.exit_code}",
-            where=f"{host.name} on {host.host}: {DIRECTORY}...",
+            where=f"{host.place}: {DIRECTORY}...",
             remedy="See that the user of the service may write to /tmp there; then 'migrator rollout resume'",
         )

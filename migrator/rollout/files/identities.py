@@ -41,7 +41,7 @@ async def refuse_new_identity(parts: RolloutParts, node: Node, properties: Mappi
             raise IdentityError(
                 "the directory was formatted for KRaft mode (version=1), and a broker in ZooKeeper mode starts with "
                 "version 0 only; nothing was done",
-                where=f"{node.name} on {node.host}: {path}",
+                where=f"{node.place}: {path}",
                 remedy=f"Write version=0 in place of version=1, and broker.id={node.node_id} in place of "
                 f"node.id={node.node_id}; leave the other lines. The broker may run meanwhile: it reads the file only "
                 "when it starts. Then 'migrator rollout resume'",

@@ -64,7 +64,7 @@ async def remove_old_log(
         raise OldLogError(
             f"the metadata log of an earlier attempt cannot be removed: rm ended with exit code {code}. With it the "
             "broker may not register; nothing was done",
-            where=f"{node.name} on {node.host}: {path}",
+            where=f"{node.place}: {path}",
             remedy="Remove that directory by hand; the broker may run meanwhile. Then 'migrator rollout resume'",
         )
 
@@ -138,7 +138,7 @@ async def _pass_unseen(parts: RolloutParts, node: Node, path: str, error: Execut
     raise OldLogError(
         f"it is unknown whether the metadata log of an earlier attempt is there: {error.what}. With one the "
         "broker may not register, and not every release deletes it. Nothing was done",
-        where=f"{node.name} on {node.host}: {path}",
+        where=f"{node.place}: {path}",
         remedy="Let the executor look there (docs/rollout-executors.md, sudo); if the property file has a variable in "
         "place of this directory, write the path itself. Then 'migrator rollout resume'",
     )
@@ -160,7 +160,7 @@ async def _leaves_it_alone(parts: RolloutParts, node: Node, path: str) -> bool:
     raise OldLogError(
         f"there is the metadata log of an earlier attempt, and the broker does not say whether it runs in migration "
         f"mode{why}: it may have the log open. Nothing was done",
-        where=f"{node.name} on {node.host}: {path}",
+        where=f"{node.place}: {path}",
         remedy="Give the login of 'access' the right DescribeConfigs of the cluster, or stop this broker. Then "
         "'migrator rollout resume' removes the log",
     )

@@ -79,10 +79,15 @@ async def text_of(executor: Executor, node: Node) -> str:
     :raises OperatorError: there is none.
     """
     content = await executor.read(node, node.properties)
-    where = f"{node.name} on {node.host}: {node.properties}"
+    where = node.file_place
     if content is None:
         raise OperatorError("there is no such file", where=where, remedy="Correct the path in the inventory")
     return decoded(content)
+
+
+async def properties_of(executor: Executor, node: Node) -> dict[str, str]:
+    """The keys and values of a node's property file; errors as `text_of` and `parsed`."""
+    return parsed(node, await text_of(executor, node))
 
 
 async def digest_of(executor: Executor, node: Node) -> str | None:
@@ -113,7 +118,7 @@ async def earlier_of(executor: Executor, node: Node, mode: FileMode, rollout: st
         raise ExecutorError(
             "it is unknown whether another rollout has kept this file as it was: ls of the directory ended with exit "
             f"code {listed.exit_code}",
-            where=f"{node.name} on {node.host}: {path.parent}",
+            where=f"{node.place}: {path.parent}",
             remedy=f"Let the executor run ls there (docs/rollout-executors.md, sudo){way_out}. Then try again",
         )
     for name in _backups(path.name, listed.text.split("\n")):

@@ -129,7 +129,7 @@ def refuse_end_with(gone: Sequence[Node], seen: Observation) -> None:
         if is_controller and seen.serves(node) and voter is not None and voter.migration_on is not False:
             raise BackAgainError(
                 f"{node.name} was left out and answers; its migration is still on, so the migration would not end",
-                where=f"{node.name} on {node.host}",
+                where=node.place,
                 remedy=f"{TAKE_IN.format(node.name)}. If it is to stay out, stop it for good",
             )
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from migrator.config.types import trimmed
 from migrator.errors import OperatorError
-from migrator.rollout.files.property_files import text_of
+from migrator.rollout.files.property_files import properties_of, text_of
 from migrator.rollout.gates.excuses import Baseline, as_judged, by_brokers, excused, healed
 from migrator.rollout.gates.gates import SEE_BROKER, SEE_CONTROLLER, judge, unseen
 from migrator.rollout.gates.lifelines import Lifelines, WaitTeller
@@ -51,7 +51,7 @@ class ProcessEndedError(OperatorError):
 
     def __init__(self, node: Node, step: str, output: Output | None, loops: str = "") -> None:
         goes_on = "looks again" if loops else f"starts {node.name}"
-        see = f"its log ({node.name} on {node.host})" if output is None else "the last lines of its log, above"
+        see = f"its log ({node.place})" if output is None else "the last lines of its log, above"
         super().__init__(
             loops or f"{node.name} has ended: no process runs with {node.properties}",
             where=step,
@@ -310,7 +310,7 @@ class Gatekeeper:
         """The session time-out in the broker's file, but no longer than a gate may stay shut, or than Kafka's default.
         0: the file cannot be read."""
         try:
-            told = session_ms(parsed(node, await text_of(self._parts.executor, node)))
+            told = session_ms(await properties_of(self._parts.executor, node))
         except OperatorError:
             return 0
         return min(told, max(SESSION_TIMEOUT_MS, int(self._parts.inventory.times.gate * 1000)))

@@ -107,7 +107,7 @@ class LeaderLock:
             try:
                 output = await self._executor.run(node, words, seconds=THERE_SECONDS)
                 if output.exit_code == ExitCode.OK:
-                    return answer_of(output.text, f"{node.name} on {node.host}")
+                    return answer_of(output.text, node.place)
                 why = f"'{self._program} quorum rollout-lock' failed on {node.host}"
             except ExecutorError as error:
                 why = error.what

@@ -20,7 +20,7 @@ from migrator.observe.printable import printable
 from migrator.rollout.engine.decisions import refuse_reopened, reopened
 from migrator.rollout.engine.reviewed import Reviewed
 from migrator.rollout.files.examined import remove_left_copies
-from migrator.rollout.files.property_files import text_of, texts_of
+from migrator.rollout.files.property_files import properties_of, text_of, texts_of
 from migrator.rollout.gates.excuses import TAKE_IN, back_again, baseline_of, by_brokers, refuse_gone
 from migrator.rollout.gates.gates import FINISHED
 from migrator.rollout.inventory import Inventory
@@ -131,7 +131,7 @@ def _refuse_other_files(nodes: Sequence[Node], texts: Mapping[str, str], reviewe
         if digest(encoded(texts[node.name])) != reviewed.files[node.name]:
             raise OperatorError(
                 "the file was changed since it was compared with the plan; nothing was done",
-                where=f"{node.name} on {node.host}: {node.properties}",
+                where=node.file_place,
                 remedy="Look at it. 'migrator rollout apply --plan FILE' compares again",
             )
 
@@ -287,7 +287,7 @@ async def refuse_with(parts: RolloutParts, journal: RolloutJournal) -> None:
                 where="--with-node",
                 remedy=f"Leave the option out. {AFTER_THE_WAY_BACK[node.role].format(node.name)}",
             )
-        parsed(node, await text_of(parts.executor, node))
+        await properties_of(parts.executor, node)
         await parts.executor.incarnation(node)
 
 

@@ -149,7 +149,7 @@ def named_directories(node: Node, names: Iterable[str]) -> list[str]:
     if len(found) > DIRECTORIES_MAX:
         raise OperatorError(
             f"log.dirs names {len(found)} directories, and at most {DIRECTORIES_MAX} are looked at",
-            where=f"{node.name} on {node.host}: {node.properties}",
+            where=node.file_place,
             remedy="See who has written that file",
         )
     return found

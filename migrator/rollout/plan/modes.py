@@ -242,7 +242,7 @@ def _ask(node: Node, text: str, settings: ModeSettings) -> None:
         raise OperatorError(
             f"these comments may have been settings while {node.name} knew ZooKeeper, and nobody knows which of them "
             f"were: {', '.join(doubts)}",
-            where=f"{node.name} on {node.host}: {node.properties}",
+            where=node.file_place,
             remedy=f"Take away the '#' of those that were in force then, and see that {CONNECT} is one of them. Then "
             "type the command again",
         )
@@ -268,7 +268,7 @@ def refuse_unstartable(node: Node, text: str) -> None:
         mode = file_mode(node.role, parsed(node, text)).value
         raise OperatorError(
             f"Kafka would not start with this file in {mode}: {what}; nothing was done",
-            where=f"{node.name} on {node.host}: {node.properties}: {key}",
+            where=f"{node.file_place}: {key}",
             remedy=remedy,
         )
 
