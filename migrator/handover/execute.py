@@ -303,7 +303,7 @@ TAIL_BYTES = 2000
 class OperatorCommands:
     """Runs the operator's command lines, without a shell. ``{node}`` and ``{file}`` stand for the node's id and the
     stock property file. Without a command, a message asks the operator to do it. Both methods may be called again for a
-    node that is already stopped or started, and may return before the node is.
+    node that is already stopped or started, and may return before the node is: a success proves nothing.
 
     :param tell: shows a sentence to the operator.
     :raises OperatorError: the quotes of a command line are not closed.

@@ -1,6 +1,6 @@
 """The parts that one rollout works with: executor, observer, lock, clock, inventory and what speaks to the operator.
 
-`world` makes one `RolloutParts` for a command; tests put models into it. It holds no state of the rollout: that is in
+`site` makes one `RolloutParts` for a command; tests put models into it. It holds no state of the rollout: that is in
 the journal.
 """
 

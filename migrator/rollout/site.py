@@ -1,11 +1,10 @@
-"""One inventory with everything that a command needs: the parts of a rollout, and the directory of its journal.
+"""One inventory with everything that a command needs: the directory of its journal, and the parts of a rollout.
 
-Each `migrator rollout` command calls `site_of`, and `parts_at` to reach the cluster. The directory stands beside the
-inventory unless the inventory names another one. Nodes that are gone by the journal are gone for the command, too.
+Each `migrator rollout` command calls `site_of`, and `parts_at` to reach the cluster: executor, observer, lock and
+clock; tests put models in their place. The directory stands beside the inventory unless the inventory names another
+one. Nodes that are gone by the journal are gone for the command, too. Nothing is connected before it is used, except
+the ZooKeeper session. All parts are closed with the context.
 """
-
-"""One inventory with everything that a command needs: the directory of its journal, and the parts of a rollout:
-executor, observer, lock and clock."""
 
 from __future__ import annotations
 

@@ -4,7 +4,9 @@
 is looked at again before it is repeated: each can be done twice without harm. A file that somebody changed outside of
 the rollout is never overwritten. No process is stopped before its gates are open.
 
-`Processes` stops and starts nodes. When a failure comes between stop and start, the node is started all the same.
+`Processes` stops and starts nodes. When a failure comes between stop and start, the node is started all the same. No
+command is believed: a restart counts when another incarnation is seen. A node whose process cannot be seen but that
+answers is not started a second time.
 """
 
 from __future__ import annotations

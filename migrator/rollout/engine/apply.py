@@ -4,7 +4,7 @@ Before each act, the lock is checked, and the journal on disk says what is to be
 continues where the run before ended, however that ended.
 
 `StepRun` does one step, from the question whether it is needed to its end. Each kind of act has its file: gates
-`step_gates`, files and processes `acts`, commands `job_acts`.
+`step`, files and processes `acts`, commands `job_acts`.
 """
 
 from __future__ import annotations

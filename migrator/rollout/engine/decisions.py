@@ -1,9 +1,10 @@
 """Decides, from the journal and what is seen: which step comes next, which gates it has, and whether an act has to be
 done. Pure.
 
-Nodes that are down come before nodes that serve, and the leader last. Every act that changes something is noted as
-begun, done, and noted as done. When an act is noted as begun only, the digest of the file or the running process tells
-whether it took effect.
+`apply`, `step` and `acts` ask it with a new look. A step under way always comes first, and phases never mix; nodes that
+are down come before nodes that serve, and the leader last. A gate is left out only where it could never open, such as a
+gate about nodes that the next steps bring back. Every act that changes something is noted as begun, done, and noted as
+done. When an act is noted as begun only, the digest of the file or the running process tells whether it took effect.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The soak: how long both sides were watched while both were written, as a fold over looks, and its act."""
+"""The soak: how long both sides were watched while both were written, as a fold over looks, and its act.
+
+`acts` calls `SoakAct.run`. Only the time between two looks that follow each other soon and saw both sides written
+counts. An outage is noted as it begins and as it ends; a crash loses at most `NOTE_MS`.
+"""
 
 from __future__ import annotations
 

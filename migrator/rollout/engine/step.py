@@ -1,13 +1,12 @@
-"""The gates before and after a step: waits for them, notes them, and asks them again when the answer is old.
-
-`acts` and `apply` call `StepGates`; `which_gates` decides which gates there are, and `gatekeeper` waits. Right before a
-node is stopped, its gates are asked once more. A gate that stays shut too long ends the run; nothing has been stopped
-then.
-
 """A step under way: what its gates, acts and jobs share, and its gates.
 
-`RunContext` is shared by all parts of one run, such as the journal and the end of the run, `StepContext` by all parts
-of one step. `StepGates` waits for the gates of a step, notes them, and asks them again when the answer is old.
+`migrator rollout` makes one `RunContext` for each command, `apply` one `StepContext` for each step. Every line of the
+journal of a run goes through `note`. The operator's abort is a file in the directory of the journal, so it also reaches
+a run in another terminal.
+
+`acts` and `apply` call `StepGates`; `decisions` decides which gates there are, and `gatekeeper` waits. Right before a
+node is stopped, its gates are asked once more. A gate that stays shut too long ends the run; nothing has been stopped
+then.
 """
 
 from __future__ import annotations
