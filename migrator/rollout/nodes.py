@@ -46,7 +46,11 @@ class Node:
     @property
     def file_place(self) -> str:
         """Its property file, for messages."""
-        return f"{self.place}: {self.properties}"
+        return self.at(self.properties)
+
+    def at(self, path: str) -> str:
+        """A path on its host, for messages; the node alone where it is ""."""
+        return f"{self.place}: {path}" if path else self.place
 
 
 @value

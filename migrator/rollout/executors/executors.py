@@ -122,11 +122,8 @@ def refuse_elsewhere(choices: Mapping[str, ExecutorChoice], nodes: Iterable[Node
         choice = choices[node.executor]
         if choice.preset in PRESETS and PRESETS[choice.preset].here and node.host not in this_machine:
             what = f"{choice.preset} touches this machine, and {node.name} is on {node.host}"
-            raise OperatorError(
-                what,
-                where=f"executors.{choice.name}",
-                remedy="Name another executor for this node, or correct its host",
-            )
+            remedy = "Name another executor for this node, or correct its host"
+            raise OperatorError(what, where=f"executors.{choice.name}", remedy=remedy)
 
 
 def _waited_for(node: Node, action: str, more: Values | None = None) -> str:
@@ -183,18 +180,18 @@ class NodeExecutor:
                 return False
             self._raise_unless_done(node, "read", ended, path)
             if not ended.whole:
-                raise ExecutorError("what was read of it did not arrive whole", where=_where(node, path), remedy=WORDED)
+                raise ExecutorError("what was read of it did not arrive whole", where=node.at(path), remedy=WORDED)
             if incoming.is_whole():
                 return True
         what = "what was read of it has another digest than the file"
-        raise ExecutorError(what, where=_where(node, path), remedy="Another program writes it, or it arrives cut off")
+        raise ExecutorError(what, where=node.at(path), remedy="Another program writes it, or it arrives cut off")
 
     async def write(self, node: Node, path: str, content: bytes, *, expected: str | None, backup: str) -> None:
         ended = await self._send(node, "write", path, content, expected=expected or ABSENT, backup=backup)
         if ended.exit_code == OTHER_DIGEST:
             raise FileChangedError(
                 "the file was changed since this rollout looked at it; nothing was written",
-                where=_where(node, path),
+                where=node.at(path),
                 remedy="Look at it. 'migrator rollout resume' goes on with the file as it is now",
             )
         self._raise_unless_done(node, "write", ended, path)
@@ -202,7 +199,7 @@ class NodeExecutor:
     async def copy(self, node: Node, path: str, content: bytes) -> None:
         ended = await self._send(node, "copy", path, content, expected=ABSENT)
         if ended.exit_code == OTHER_DIGEST:
-            raise ExecutorError("something is there already", where=_where(node, path), remedy="Look at it; remove it")
+            raise ExecutorError("something is there already", where=node.at(path), remedy="Look at it; remove it")
         self._raise_unless_done(node, "copy", ended, path)
 
     async def _send(self, node: Node, action: str, path: str, content: bytes, *, expected: str, **more: str) -> Ended:
@@ -238,10 +235,10 @@ class NodeExecutor:
         found = ended.output.decode("utf-8", "replace").split()
         if len(found) > 1:
             what = "the command that tells the incarnation prints more than one word"
-            raise ExecutorError(what, where=_where(node), remedy=WORDED)
+            raise ExecutorError(what, where=node.place, remedy=WORDED)
         if found and (len(found[0]) > INCARNATION_MAX or not found[0].isprintable()):
             what = f"what tells the incarnation is no word of at most {INCARNATION_MAX} printable characters"
-            raise ExecutorError(what, where=_where(node), remedy=WORDED)
+            raise ExecutorError(what, where=node.place, remedy=WORDED)
         return found[0] if found else None
 
     async def log_of(self, node: Node) -> Output | None:
@@ -302,7 +299,7 @@ class NodeExecutor:
             said = _said(ended) or ("" if more else printable(answer)[:SHOWN_CHARS])  # a unit's file may have secrets
             raise ExecutorError(
                 f"a trial of the right to stop and start it failed: {said or f'exit code {ended.exit_code}'}",
-                where=_where(node),
+                where=node.place,
                 remedy=f"Correct the inventory, or give the right; the trial was: {shlex.join(words)}",
             )
 
@@ -326,7 +323,7 @@ class NodeExecutor:
     ) -> Ended:
         template = self._commands(node).get(action)
         if template is None:
-            raise ExecutorError(f"the inventory has no command to {action} it", where=_where(node), remedy=WORDED)
+            raise ExecutorError(f"the inventory has no command to {action} it", where=node.place, remedy=WORDED)
         words = self._words(node, template, path, more)
         what = _waited_for(node, action, more)
         seconds = seconds or self._choices[node.executor].seconds
@@ -337,14 +334,14 @@ class NodeExecutor:
         except TooLargeError as error:
             limit = 0 if sink is None else sink.limit >> 20
             what = f"it is larger than {limit} MiB, the most that is read of it"
-            raise ExecutorError(what, where=_where(node, path), remedy="See what lies there") from error
+            raise ExecutorError(what, where=node.at(path), remedy="See what lies there") from error
         return ended
 
     def _words(self, node: Node, template: str, path: str, more: Values | None = None) -> Sequence[str]:
         try:
             return render(template, self._values(node, path, more or {}))
         except TemplateError as error:
-            raise ExecutorError(str(error), where=_where(node, path), remedy=WORDED) from error
+            raise ExecutorError(str(error), where=node.at(path), remedy=WORDED) from error
 
     async def _is_there_again(self, node: Node, action: str) -> bool:
         """Wait for a pod that was deleted, and comes back by itself.
@@ -365,14 +362,11 @@ class NodeExecutor:
                     self._raise_unless_done(node, LOOK, ended, "")
                     pod, looks = Pod.of(ended.output), looks + 1
         if pod.loops:
-            raise PlaceAwayError(f"the {self._place(node)} is {pod}", where=_where(node), remedy=SEE_POD)
+            raise PlaceAwayError(f"the {self._place(node)} is {pod}", where=node.place, remedy=SEE_POD)
         if pod.phase == RUNNING:
             return looks > 1 or action != "run"
-        raise PlaceAwayError(
-            f"the {self._place(node)} is still {pod} after {seconds:g} s",
-            where=_where(node),
-            remedy=SEE_POD,
-        )
+        what = f"the {self._place(node)} is still {pod} after {seconds:g} s"
+        raise PlaceAwayError(what, where=node.place, remedy=SEE_POD)
 
     async def _end_of(
         self,
@@ -392,17 +386,17 @@ class NodeExecutor:
                 ended = await run_bounded(words, stdin=stdin, seconds=seconds, output_max=OUTPUT_MAX, sink=sink)
         except OSError as error:
             what = f"{program} cannot be started: {error.strerror or error}"
-            raise ExecutorError(what, where=_where(node), remedy=WORDED) from error
+            raise ExecutorError(what, where=node.place, remedy=WORDED) from error
         except CommandTimeoutError as error:
             raise ExecutorError(
                 f"the command to {action} it still ran after {seconds:g} s, and was ended",
-                where=_where(node),
+                where=node.place,
                 remedy="See what it waits for. 'seconds' of the executor is its bound, 'gates.command_seconds' that of "
                 "a long command; a process that a start leaves behind must not keep the command's output open",
             ) from error
         if ended.exit_code == UNREACHABLE.get(program):
             what = f"{program} did not reach the host, or lost the connection: {_said(ended)}"
-            raise HostUnreachableError(what, where=_where(node), remedy="See that this machine reaches the host")
+            raise HostUnreachableError(what, where=node.place, remedy="See that this machine reaches the host")
         return ended
 
     def _raise_unless_done(self, node: Node, action: str, ended: Ended, path: str) -> None:
@@ -414,7 +408,7 @@ class NodeExecutor:
         worded = action in PROCESS and action in self._choices[node.executor].commands
         said = "" if worded else _said(ended)
         kind = NotRegularError if ended.exit_code == NOT_REGULAR else ExecutorError
-        error = kind(f"{what}: {said}" if said else what, where=_where(node, path), remedy=remedy)
+        error = kind(f"{what}: {said}" if said else what, where=node.at(path), remedy=remedy)
         if action in PROCESS:
             error.output = _output(ended)
         raise error
@@ -488,10 +482,6 @@ class NodeExecutor:
             remedy="Give each node its own property file, and a variable that tells it apart: 'unit' for systemd, "
             "'pod' for a pod, any name for a command of your own",
         )
-
-
-def _where(node: Node, path: str = "") -> str:
-    return f"{node.place}: {path}" if path else node.place
 
 
 def _output(ended: Ended) -> Output:
