@@ -41,7 +41,7 @@ class TopicsBuilder:
     def __init__(self, base: TopicsImage, intern: Interner) -> None:
         self._by_id = TrackedMap(base.by_id)
         self._ids = TrackedMap(base.ids)
-        self._intern: Callable[[T], T] = intern.__getitem__
+        self._intern: Callable[[T], T] = intern.__getitem__  # type: ignore[assignment]  # equal objects of one type
         self._open: dict[Uuid, tuple[dict[int, PartitionRegistration], set[int]]] = {}
         self._topics: set[Uuid] = set()
         self._leaving: Iterator[PartitionRegistration] | None = None

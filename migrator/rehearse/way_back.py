@@ -30,8 +30,7 @@ from migrator.migration.translate.reconcile import reconcile
 from migrator.migration.translate.target import Target
 from migrator.observe.status import Gate
 from migrator.parts.java import Jvm
-from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions
-from migrator.parts.zookeeper_security import ZooKeeperSasl
+from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions, ZooKeeperSasl
 from migrator.records.metadata import ZkMigrationState
 from migrator.rehearse.forecast import Estimate, WayBackTimes, forecast_way_back
 from migrator.rehearse.report import Outcome, RehearsalCheck, counts_of, exit_code_of, judged, worst_of
@@ -39,7 +38,7 @@ from migrator.values import value
 from migrator.verify.kraft.files import end_of_log, read_image
 from migrator.verify.verdict import VerifyRequest
 from migrator.zookeeper.bulk import BulkReader
-from migrator.zookeeper.empty import make_cluster
+from migrator.zookeeper.kafka_tree import make_cluster
 from migrator.zookeeper.leadership import ClaimPlan, plan_claim, read_view
 from migrator.zookeeper.logins import JaasEntry
 from migrator.zookeeper.ops import Applied, MultiOutcome, Op

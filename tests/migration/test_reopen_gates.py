@@ -12,13 +12,13 @@ from migrator.config.checks import ACL_AUTHORIZER, STANDARD_AUTHORIZER
 from migrator.controller.given_up import QUORUM
 from migrator.controller.way_back import KEY
 from migrator.errors import OperatorError
-from migrator.image.model import EMPTY_IMAGE, Acl, ConfigResource, DelegationToken, FeaturesImage, MetadataImage
+from migrator.image.model import EMPTY_IMAGE, Acl, ConfigResource, FeaturesImage, MetadataImage
 from migrator.migration.broker_file_gates import broker_file_gates
 from migrator.migration.machine.guards import MarkEvidence
 from migrator.migration.machine.states import PublicState
 from migrator.migration.reopen_gates import ReopenFacts, reopen_gates
 from migrator.records.acl_codes import ResourceType
-from migrator.records.metadata import ConfigResourceType, FeatureRange, ZkMigrationState
+from migrator.records.metadata import ConfigResourceType, DelegationTokenRecord, FeatureRange, ZkMigrationState
 from migrator.records.uuid import Uuid
 from migrator.zookeeper.znodes.controller import ControllerClaim
 from migrator.zookeeper.znodes.migration import MigrationState
@@ -27,7 +27,7 @@ from tests.migration.support.builders import CLUSTER_ID, CRC, broker, cluster, c
 MARK = MigrationState(3001, 5, 1000, 4, CRC)
 OURS = ControllerClaim(3001, 0, 5)
 TOPIC, BROKER, GROUP = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, 32
-TOKEN = DelegationToken("a/b", "User:alice", "User:alice", (), 1, 2, 3)
+TOKEN = DelegationTokenRecord("User:alice", "User:alice", (), 1, 2, 3, "a/b")
 KNOWS_4_0 = (FeatureRange("metadata.version", 1, 22),)
 
 
