@@ -38,7 +38,8 @@ CACHES = frozenset(
     (
         "observe.pages.template.template", "records.primitives._id_list",
         "records.schema._field_codec", "records.schema.compiled",
-        "rpc.identity.read_certificate", "wire.decode._entity_reader", "wire.encode._entity_writer",
+        "rpc.identity.read_certificate", "rpc.operator_codec._hints", "wire.decode._entity_reader",
+        "wire.encode._entity_writer",
         "wire.schemas._behind_correlation",
         "wire.schemas._plan", "wire.schemas.part_type", "wire.schemas.request_type", "wire.schemas.response_type",
         "wire.shapes.shapes_of", "zookeeper.znodes.fields.broker_ids",
