@@ -63,6 +63,7 @@ class Controller:
         self.port = PORT
         self.other_settings: dict[str, str] = {}
         """Of its property file, since an operator has changed it."""
+        self._parsed: tuple[dict[str, str], Settings] | None = None
         self.disk = SimulatedDisk()
         self.directory_id: Uuid = ZERO_UUID
         self.has_grpc = True
@@ -143,7 +144,11 @@ class Controller:
         }
 
     def settings(self) -> Settings:
-        return settings_from(self.keys(), "simulated")[0]
+        """Of its property file. Rules ask for them twice a second, and to parse them each time was 2 % of a seed."""
+        keys = self.keys()
+        if self._parsed is None or self._parsed[0] != keys:
+            self._parsed = keys, settings_from(keys, "simulated")[0]
+        return self._parsed[1]
 
     def format(self, voters: VoterSet | None = None) -> None:
         """An empty disk becomes that of this node; with ``voters`` that of one of the first ones of a quorum."""

@@ -45,7 +45,9 @@ TABLE = {
             5,
         ),
         Row(
-            "mark_of_an_empty_disk_is_forgotten_at_the_second_start", "ZOOKEEPER-2325: a server without data takes part"
+            "mark_of_an_empty_disk_is_forgotten_at_the_second_start",
+            "ZOOKEEPER-2325: a server without data takes part",
+            9,
         ),
         Row("answer_counts_whatever_it_answers", "etcd 17081: messages that are meant for somebody else", 0),
         Row("voters_are_not_cut_with_the_log", "camunda 57393, canonical/raft 250", 2),
@@ -108,7 +110,7 @@ TABLE = {
     "decisions": (
         Row("ids_are_given_by_the_committed_image", "KAFKA-15552: blocks of producer ids that are given twice", 0),
         Row("broker_epoch_is_given_again", "KIP-903: a broker that has started again is taken for itself", 2),
-        Row("topic_id_is_given_again", "no report is known"),
+        Row("topic_id_is_given_again", "no report is known", 4),
         Row("isr_is_changed_by_who_knows_an_old_one", "KIP-903: facts about a replica that are stale", 4),
         Row("partition_is_led_by_who_is_not_in_sync", "no report is known", 5),
         Row("broker_that_a_leader_never_heard_stays_unfenced", "no report is known", 1),

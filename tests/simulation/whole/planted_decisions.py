@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 from migrator.apis import brokers as apis
-from migrator.controller import alter_partition, brokers, heartbeats, producer_ids, rollout_lock
+from migrator.controller import alter_partition, brokers, heartbeats, producer_ids, rollout_lock, topics
 from migrator.controller.partition_change import ChangeRules
 from migrator.controller.sessions import Sessions
 from migrator.node import rollout_lock as keeper
 from migrator.node.active import ActiveController
 from migrator.raft import replication, responses
 from migrator.raft.quorum import Quorum
+from migrator.records.uuid import Uuid
 from tests.simulation.whole.planting import ALONE, ELECTIONS, Patches, bug
 
 BROKERS = {"brokers": 3, "other_share": 0.5, "chaos_seconds": 15}
@@ -69,14 +70,14 @@ def broker_epoch_is_given_again() -> Patches:
 
 @bug(**BROKERS, **ELECTIONS)
 def topic_id_is_given_again() -> Patches:
-    """The next leader has the same chance as the last one."""
-    original: Callable[..., None] = ActiveController.__init__
+    """Each leader counts its topics, and makes their ids of that."""
+    counts: Counter[Random] = Counter()
 
-    def begin(self: ActiveController, *args: Any, **options: Any) -> None:
-        original(self, *args, **options)
-        self._random = Random(5)
+    def count(chance: Random) -> Uuid:
+        counts[chance] += 1
+        return Uuid((1_000 + counts[chance]).to_bytes(16, "big"))
 
-    return [(ActiveController, "__init__", begin)]
+    return [(topics, "random_uuid", count)]
 
 
 @bug(**BROKERS, **ELECTIONS)

@@ -70,12 +70,19 @@ def batch_is_encoded_for_an_offset_that_a_voter_change_takes() -> Patches:
 
 @bug(
     dynamic="no",
-    chaos_seconds=18,
+    chaos_seconds=20,
     wipe_rate=0.4,
     wiped_at_once=2,
     requires_bootstrap="yes",
-    kill_rate=0.8,
-    hang_rate=0.5,
+    kill_rate=1.5,
+    hang_rate=0.7,
+    snapshot_bytes=1_500,
+    retention_bytes=1,
+    segment_bytes=1_000,
+    clean_seconds=1,
+    chunk_bytes=100,
+    delay_ms_max=40,
+    writes=20,
 )
 def mark_of_an_empty_disk_is_forgotten_at_the_second_start() -> Patches:
     """A node with an election state beside its empty log counted as a voter: wiped voters began anew (ZOOKEEPER-2325:
