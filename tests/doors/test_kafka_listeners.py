@@ -118,9 +118,7 @@ def beside(name: str) -> x509.Name:
 
 
 def _calls(visitor: Visitor, port: int, bodies: Mapping[int, dict[str, Any]]) -> dict[int, Outcome]:
-    """A visitor who is shut out is so before its first request is read: what it wants to ask does not matter."""
-    keys = BEFORE_LOGIN if visitor.outcome is Outcome.SHUT and not visitor.apart else bodies
-    return {key: visitor.caller.call(port, key, CONTROLLER_APIS[key].max, bodies[key]) for key in keys}
+    return {key: visitor.caller.call(port, key, CONTROLLER_APIS[key].max, body) for key, body in bodies.items()}
 
 
 async def test_every_call_by_everybody(tmp_path: Path) -> None:
