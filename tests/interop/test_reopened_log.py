@@ -18,13 +18,14 @@ from migrator.drill.kafka.clients import Traffic, consume
 from migrator.drill.kafka.cluster import KafkaBrokerMode, until
 from migrator.drill.probes import DUAL_WRITING
 from migrator.errors import OperatorError
-from migrator.log.metadata_log import MetadataLog
+from migrator.log.metadata_log import DIRECTORY_NAME, MetadataLog
 from migrator.parts.kafka import StockKafka
 from migrator.parts.processes import run_to_end
 from migrator.records.batch import build_batch, iter_batches
 from migrator.records.codec import encode_all
 from migrator.records.metadata import ZkMigrationState, ZkMigrationStateRecord
 from migrator.records.versions import parse_version
+from migrator.verify.kraft.files import last_of_log
 from migrator.zookeeper.znodes import paths
 from migrator.zookeeper.znodes.cluster_id import encode_cluster_id
 from migrator.zookeeper.znodes.configs import decode_config
@@ -150,7 +151,7 @@ def test_the_way_back_from_the_end(cluster: Cluster) -> None:
     nothing_is_lost(cluster, traffic)
 
 
-@pytest.mark.parametrize("since", ["nothing else", "stock controllers", "new disks"])
+@pytest.mark.parametrize("since", ["nothing else", "stock controllers", "new disks", "all controllers lost"])
 def test_migrator_reopen_leads_home(ours: Cluster, since: str) -> None:
     ours.admin.create(TOPIC, 3, 2, retention_ms="7200000")
     with Traffic(ours.cluster.bootstrap, TOPIC) as traffic:
@@ -161,6 +162,10 @@ def test_migrator_reopen_leads_home(ours: Cluster, since: str) -> None:
         if since == "stock controllers":
             with stage("to Kafka's own controller, and back"):
                 to_stock_and_back(ours)
+                until("messages are acknowledged", traffic.goes_on)
+        if since == "all controllers lost":
+            with stage("a quorum of a broker's copy"):
+                a_quorum_of_a_brokers_copy(ours)
                 until("messages are acknowledged", traffic.goes_on)
         if since == "new disks":
             with stage("one broker is formatted anew, another one gets a new disk"):
@@ -178,6 +183,24 @@ def test_migrator_reopen_leads_home(ours: Cluster, since: str) -> None:
     nothing_is_lost(ours, traffic)
     assert (ON_STOCK in ours.admin.topics()) is (since == "stock controllers")
     assert [ours.cluster.identities(broker) for broker in ours.cluster.brokers] == before
+
+
+def a_quorum_of_a_brokers_copy(cluster: Cluster) -> None:
+    """The brokers run on. A new controller with the id and the address of the lost one gets the longest of their
+    metadata logs, as docs/way-back.md says."""
+    controller = cluster.controller
+    controller.kill()
+    shutil.rmtree(controller.metadata_directory)
+    copies = [cluster.cluster.disks(broker)[0] for broker in cluster.cluster.brokers]
+    longest = max(copies, key=lambda copy: last_of_log(copy).offset)
+    controller.format("3.9")
+    own = controller.metadata_directory / DIRECTORY_NAME
+    shutil.rmtree(own, ignore_errors=True)
+    shutil.copytree(longest / DIRECTORY_NAME, own)
+    controller.start()
+    cluster.until_led()
+    cluster.until_record(ENDED)
+    until("all is in sync", cluster.admin.in_sync)
 
 
 def new_disks(cluster: Cluster) -> None:
