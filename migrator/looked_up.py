@@ -48,7 +48,7 @@ def remember(text: str, placeholder: str, public: Collection[str], *, by_entry: 
 
 
 def forget() -> None:
-    """All of it."""
+    """Forget all looked-up values."""
     _entries.clear()
     _wholes.clear()
 

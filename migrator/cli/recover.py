@@ -148,7 +148,7 @@ def _shown(found: SurvivorEvidence, plan: RecoveryPlan | None, begun: RecoveryEn
 
 
 def _to_json(found: SurvivorEvidence, plan: RecoveryPlan | None, begun: RecoveryEntry | None) -> dict[str, Any]:
-    """The same, for scripts."""
+    """Voters, log and possible losses as JSON, for scripts."""
     lost = plan.lost if plan is not None else begun.lost if begun is not None else ()
     return {
         "cluster_id": found.cluster_id,

@@ -94,7 +94,7 @@ def reopen_gates(facts: ReopenFacts) -> tuple[Gate, ...]:
 
 
 def gates_of_log(image: MetadataImage) -> tuple[Gate, ...]:
-    """Those of them that the log alone opens or shuts."""
+    """The gates that depend on the log alone."""
     return (_features(image), *_contents(image), _brokers(image))
 
 

@@ -237,7 +237,7 @@ class ImagesStatus:
     unknown: tuple[int, ...] = ()
 
     def without(self, voters: Collection[int]) -> ImagesStatus:
-        """The same, as if these controllers had not been asked."""
+        """The answers without these controllers, as if nobody had asked them."""
         groups = (self.equal, self.different, self.unknown)
         return ImagesStatus(
             self.offset, self.time_ms, *(tuple(i for i in group if i not in voters) for group in groups)

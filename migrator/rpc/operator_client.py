@@ -143,7 +143,7 @@ class OperatorClient:
             await self._stub.Pause(operator_pb2.PauseRequest(reason=reason), timeout=timeout)
 
     async def resume(self, timeout: float = 5.0) -> None:
-        """Go on."""
+        """Let a paused migration go on."""
         with self._refusals():
             await self._stub.Resume(operator_pb2.ResumeRequest(), timeout=timeout)
 
@@ -208,7 +208,7 @@ class OperatorClient:
             return description
 
     async def watch_voters(self) -> AsyncIterator[VotersDescription]:
-        """Likewise, now and after every change."""
+        """The voters and the plan to change them, now and after every change."""
         with self._refusals():
             async for description in self._voters.Describe(voters_pb2.DescribeRequest(follow=True)):
                 yield from_proto(VotersDescription, description)

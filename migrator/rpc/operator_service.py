@@ -56,9 +56,9 @@ class StatusSource(Protocol):
         """
 
     async def resume(self, by: Orderer) -> None:
-        """Go on.
+        """Let a paused migration go on.
 
-        :raises OperatorError: it cannot.
+        :raises OperatorError: another controller drives the migration, or it is not paused.
         """
 
     async def force(

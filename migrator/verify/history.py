@@ -77,7 +77,7 @@ class History:
             ) from error
 
     def entries(self) -> list[HistoryEntry]:
-        """All of them, oldest first."""
+        """All entries, oldest first."""
         return [entry for path in sorted(self._directory.glob("verify-*.parquet")) for entry in _read(path)]
 
 

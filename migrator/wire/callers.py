@@ -40,7 +40,7 @@ class Trusted:
     """The callers of a listener that only trusted programs can reach."""
 
     def caller(self, principal: Principal, host: str, key: Hashable) -> Caller:
-        """All of them are trusted."""
+        """A caller with the share of a broker: every caller here is trusted."""
         del principal, host
         return Caller(Share.BROKERS, key)
 

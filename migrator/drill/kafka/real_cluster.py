@@ -358,7 +358,7 @@ class RealCluster(Cluster):
 
 
 def _topics(partitions: int, replicas: int) -> Iterator[NewTopic]:
-    """So many partitions, in topics with awkward names and in plain ones."""
+    """Topics with awkward and with plain names that have this number of partitions in all."""
     awkward = [name for name in AWKWARD_TOPICS if not name.startswith("__")]
     left = partitions
     for number in itertools.count():

@@ -1,5 +1,9 @@
 """The authorizer's log of a node: the decision about each request, in a separate file (ADR 43), with a bound for each
-principal. Lines beyond the bound are counted and reported once a minute."""
+principal.
+
+The endpoint notes each decision before the answer is sent. Lines beyond the bound are counted and reported once a
+minute, so nobody can fill the disk with refused requests.
+"""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _harm(alike: Endurance, default: int, *, by_rack: bool) -> str:
 
 
 def _default_min_isr(evidence: Evidence, zookeeper: ZooKeeperFacts) -> int:
-    """The highest of the brokers, of which each goes by its own; 1, as in Kafka, if none is known."""
+    """The highest default ``min.insync.replicas`` of the brokers; Kafka's default, 1, if none is known."""
     own = {name: int(config[MIN_ISR]) for name, config in zookeeper.dynamic_defaults.items() if _is_number(config)}
     of_all = own.pop(paths.DEFAULT_ENTITY, None)
     others = [each.file.number(MIN_ISR) or 1 for each in evidence.brokers if str(each.broker_id) not in own]

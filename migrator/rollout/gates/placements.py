@@ -62,7 +62,7 @@ def counted(placements: tuple[Placement, ...], reassigning: Some, *, placed: boo
 
 
 def without_replicas_on(partitions: PartitionsSeen, brokers: Collection[int]) -> PartitionsSeen:
-    """The same, when replicas on these brokers need not be in sync. A partition without a leader counts
+    """The counts when replicas on these brokers need not be in sync. A partition without a leader counts
     nevertheless."""
     counts = [each for each in partitions.placements if not each.led or not each.replicas - each.in_sync <= {*brokers}]
     return replace(counted(tuple(counts), partitions.reassigning), placements=())

@@ -18,7 +18,7 @@ DEFAULT_LISTENERS = "PLAINTEXT://:9092"
 
 def with_controllers(properties: Mapping[str, str], for_brokers: Mapping[str, str], protocol: str) -> str:
     """The broker's own map, with the entries of the inventory's map, and an entry for each listener of the controllers.
-    Unchanged if it has them all.
+    A map that has all these entries is returned as it is.
 
     :param for_brokers: what the inventory gives each broker.
     :param protocol: of the controllers' listeners.

@@ -1,4 +1,8 @@
-"""Callers of the metrics of a running controller, and the expected status of each request."""
+"""Callers of the metrics of a running controller, and the expected status of each request.
+
+Each caller differs in one thing: the authority of its certificate, its certificate or its password. Tests compare the
+answers with the table here.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A small cluster that is ready to migrate: a real ZooKeeper, property files, directories, brokers that answer.
 
-A test breaks one thing and runs preflight. Unbroken, it must have no finding.
+A test breaks one thing and runs preflight. A cluster with nothing broken must have no finding.
 """
 
 from __future__ import annotations
