@@ -381,11 +381,11 @@ class Chaos:
         self.world.after(self._random.uniform(*CUT_SECONDS), lambda: self._mend(controller, disk))
 
     def _mend(self, controller: Controller, disk: SimulatedDisk) -> None:
-        """Its machine starts again, if its file system takes nothing any more."""
+        """Its machine starts again, if its file system takes nothing any more: no fsync comes there to wait for."""
         disk.fails_at = None
         if disk.is_read_only and disk is controller.disk:
             if controller.runs:
-                self._power_cut(controller)
+                self._cut_power(controller)
             else:
                 disk.lose_power(self._random)
 

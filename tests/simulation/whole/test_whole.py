@@ -55,7 +55,7 @@ BUSY = {
 """Within a few seconds, many things that could depend on an order."""
 
 
-UP_TO = {TEST: 40, TEST_ALL: 200, TEST_LONG: 5_000}
+UP_TO = {TEST: 40, TEST_ALL: 500, TEST_LONG: 5_000}
 """The seeds of the lanes: each goes on from where the one before it ends."""
 CASE = 100
 """Seeds of one case in the long lane, which goes on with the next case where it was stopped."""
