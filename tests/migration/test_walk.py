@@ -17,9 +17,9 @@ from migrator.records.uuid import uuid_from_text
 from migrator.wire.legacy.messages import LeaderAndIsr, UpdateMetadata
 from migrator.zookeeper.ops import SetData
 from migrator.zookeeper.znodes import paths
-from tests.migration.broker_rpcs.test_requests import broker, complete
 from tests.migration.model.zookeeper import ModelZooKeeper
 from tests.migration.support.images import CONTROLLER_EPOCH, PASSWORDS, apply, empty_cluster, target
+from tests.migration.support.told_cluster import broker, complete
 
 LEVEL = 21
 EPOCH = 4

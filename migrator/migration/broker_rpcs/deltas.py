@@ -12,6 +12,7 @@ name, or its deletion, would hide the old topic.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from migrator.image.model import ImageDelta, MetadataImage, PartitionRegistration, TopicImage
@@ -61,7 +62,7 @@ def plan_delta(delta: ImageDelta, terms: Terms, told: Told) -> Work[RequestPlan]
     yield from _deletions(delta, outbox)
     if any(before.cluster.brokers.get(key) != after.cluster.brokers.get(key) for key in changes.brokers):
         outbox.add(known, outbox.update_metadata(UpdateType.UNKNOWN, ()))
-    uninformed = yield from _inform_fresh(outbox, fresh, waiting)
+    open_now = yield from _inform_fresh(outbox, fresh, replace(told, waiting=waiting))
     informed = known - told.uninformed
     topics_of = yield from by_broker(informed, (part for part in changed if part.topic.topic_id not in waiting))
     for broker_id, topics in topics_of.items():
@@ -70,7 +71,7 @@ def plan_delta(delta: ImageDelta, terms: Terms, told: Told) -> Work[RequestPlan]
     if changed:
         outbox.add(known, outbox.update_metadata(UpdateType.INCREMENTAL, changed))
     yield from _removals(before, changed, outbox)
-    return outbox.plan(Told(waiting, told.uninformed - fresh | uninformed))
+    return outbox.plan(open_now)
 
 
 def _changed_partitions(delta: ImageDelta) -> Work[list[TopicPartitions]]:
@@ -160,27 +161,28 @@ def _as_deleted(topic: TopicImage, turn: Turn) -> Work[TopicPartitions]:
     return TopicPartitions(TopicImage(topic.name, ZERO_UUID, partitions))
 
 
-def _inform_fresh(outbox: Outbox, fresh: Collection[int], waiting: Mapping[Uuid, int]) -> Work[frozenset[int]]:
+def _inform_fresh(outbox: Outbox, fresh: AbstractSet[int], told: Told) -> Work[Told]:
     """Plan everything for brokers that came back: the cluster's metadata, and one LeaderAndIsr with all partitions that
     they host.
 
-    Topics that wait have no logs when image and ZooKeeper agree. Before that they may have logs, so a broker that hosts
-    one gets no LeaderAndIsr yet. Returns the brokers that were left without one.
+    Topics that wait may have logs: before the reconcile all of them may, and later those that the broker made in KRaft
+    mode. Before the reconcile a broker that hosts one gets no LeaderAndIsr yet; later it gets the other topics, and
+    moves no log aside. Returns what brokers have not been told then.
     """
     if not fresh:
-        return frozenset()
-    confirmed = outbox.terms.confirmed
+        return told
     for part in metadata_parts(outbox):
         if part is None:
             yield
         else:
             outbox.add(fresh, part)
-    later = frozenset[int]() if confirmed else (yield from partly_hosting(fresh, outbox.image, waiting))
-    topics_of = yield from hosted(fresh, without(outbox.image, waiting))
+    partly = yield from partly_hosting(fresh, outbox.image, told.waiting)
+    later, partial = (frozenset[int](), partly) if outbox.terms.confirmed else (partly, frozenset[int]())
+    topics_of = yield from hosted(fresh, without(outbox.image, told.waiting))
     for broker_id, topics in topics_of.items():
-        if broker_id not in later and (topics or confirmed):
-            outbox.add([broker_id], outbox.leader_and_isr(outbox.full_type(broker_id), topics))
-    return later
+        if broker_id not in later:
+            outbox.add_whole(broker_id, topics, complete=broker_id not in partial)
+    return Told(told.waiting, told.uninformed - fresh | later, told.partial - fresh | partial)
 
 
 def plan_again(image: MetadataImage, terms: Terms, told: Told, broker_ids: Collection[int]) -> Work[RequestPlan]:
@@ -191,8 +193,7 @@ def plan_again(image: MetadataImage, terms: Terms, told: Told, broker_ids: Colle
     outbox = Outbox(image, terms)
     if terms.confirmed:
         outbox.add(broker_ids, (yield from closing_update(outbox)))
-    later = yield from _inform_fresh(outbox, broker_ids, told.waiting)
-    return outbox.plan(Told(told.waiting, told.uninformed | later))
+    return outbox.plan((yield from _inform_fresh(outbox, frozenset(broker_ids), told)))
 
 
 def _removals(before: MetadataImage, changed: Iterable[TopicPartitions], outbox: Outbox) -> Work[None]:

@@ -114,8 +114,11 @@ class BrokerMessenger:
     def open(
         self, controller: SendingController, image: MetadataImage, has_config: Container[str], predecessor_offset: int
     ) -> None:
-        """A claim is held: send the first, partial state to every broker."""
+        """A claim is held: send the first, partial state to every broker. ZooKeeper may have `reached` something under
+        it already."""
+        reached = self._reached
         self.close()
+        self._reached = reached
         self._channels = BrokerChannels(
             RequestEncoder(controller),
             self._connect,
@@ -125,7 +128,7 @@ class BrokerMessenger:
             on_failure=self._on_failure,
         )
         self._terms, self._told, self._image = Terms(self._listener), NOTHING_OPEN, image
-        self._reached, self._missed = -1, set()
+        self._missed = set()
 
         async def step() -> None:
             await self._inform(image)
@@ -165,14 +168,14 @@ class BrokerMessenger:
     def reached(self, offset: int) -> None:
         """ZooKeeper holds everything up to this offset."""
         self._reached = max(self._reached, offset)
-        if self._channels is not None and self._told.waiting:
+        if self._channels is not None and self._told.is_open:
             self._add(self._release)
 
     def close(self) -> None:
         """The claim is gone: stop sending."""
         self._steps = deque()
         self._pending, self._telling = [], []
-        self._image = None
+        self._image, self._reached = None, -1
         self._fault = ""
         for queued in self._full:
             _conclude(queued, result=False)
@@ -258,7 +261,7 @@ class BrokerMessenger:
             await self._send(work, self._image, replaces=EVERYTHING, anew=missed)
 
     async def _release(self) -> None:
-        if self._image is not None and self._told.waiting:
+        if self._image is not None and self._told.is_open:
             await self._send(plan_released(self._image, self._terms, self._told, self._reached), self._image)
 
     async def _send(
@@ -283,7 +286,7 @@ class BrokerMessenger:
         self._image, self._told = image, plan.told
         if self._missed & recipients(image).keys():
             self._add(self._tell_again)
-        if self._told.waiting and any(offset <= self._reached for offset in self._told.waiting.values()):
+        if self._told.is_due(self._reached):
             self._add(self._release)
 
 

@@ -8,6 +8,8 @@ one plan after the other. Rules that hold in every plan:
 * Each UpdateMetadata names all registered brokers, for it replaces the list, and topics with their ids.
 * A topic whose creation has not reached ZooKeeper yet gets no LeaderAndIsr: brokers read its configuration there
   when they create the log, and might find a namesake's. It is in `Told.waiting` until `plan_released`.
+* A LeaderAndIsr of type 2 names every partition that the image assigns to the broker, for the broker moves all other
+  logs aside. A broker that hosts a topic that waits gets type 1, and type 2 when none of its topics waits any more.
 
 Source: KIP-866, Kafka's ``MigrationPropagator`` and, for what brokers make of it, ``ReplicaManager`` and
 ``ZkMetadataCache``. Unlike stock controllers, this deletes topics before it creates their namesakes, lets new
@@ -16,7 +18,7 @@ topics wait for ZooKeeper, tells brokers that come back what to drop, and leaves
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterable, Iterator, Mapping
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from immutables import Map
@@ -64,10 +66,21 @@ class Told:
     :ivar waiting: topics without LeaderAndIsr, each with the offset that has to be in ZooKeeper first.
     :ivar uninformed: brokers that have started, and of whose partitions only some could be sent. They get no
         LeaderAndIsr: if the first one is not complete, a broker forgets the high watermarks of the other partitions.
+    :ivar partial: brokers that got a LeaderAndIsr of type 1 in place of type 2, because they host topics that wait.
     """
 
     waiting: Mapping[Uuid, int] = Map()
     uninformed: frozenset[int] = frozenset()
+    partial: frozenset[int] = frozenset()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something has not been told yet."""
+        return bool(self.waiting or self.uninformed or self.partial)
+
+    def is_due(self, offset: int) -> bool:
+        """Whether some of it can be told when ZooKeeper holds everything up to ``offset``."""
+        return any(after <= offset for after in self.waiting.values()) if self.waiting else self.is_open
 
 
 NOTHING_OPEN: Final = Told()
@@ -118,20 +131,25 @@ class Outbox:
         """A LeaderAndIsr; its live leaders are all registered brokers, as a superset does no harm."""
         return LeaderAndIsr(kind, tuple(topics), self._leaders)
 
-    def full_type(self, broker_id: int) -> UpdateType:
-        """The type of a LeaderAndIsr that names all partitions of the broker."""
+    def add_whole(self, broker_id: int, topics: Sequence[TopicPartitions], *, complete: bool) -> None:
+        """Queue one LeaderAndIsr for a broker that has to hear of all its partitions.
+
+        :param complete: whether the topics are all that the image assigns to the broker.
+        """
         refuses = broker_id in self.terms.without_topic_ids or not self.terms.confirmed
-        return UpdateType.INCREMENTAL if refuses else UpdateType.FULL
+        kind = UpdateType.INCREMENTAL if refuses or not complete else UpdateType.FULL
+        if topics or kind is UpdateType.FULL:
+            self.add([broker_id], self.leader_and_isr(kind, topics))
 
     def plan(self, told: Told) -> RequestPlan:
         """The finished plan, without recipients that get nothing."""
-        uninformed = told.uninformed.intersection(self.recipients)
+        uninformed, partial = (ids.intersection(self.recipients) for ids in (told.uninformed, told.partial))
         sends = (
             Addressed(broker_id, self.recipients[broker_id].epoch, tuple(requests))
             for broker_id, requests in self._requests.items()
             if requests
         )
-        return RequestPlan(tuple(sends), Told(told.waiting, uninformed))
+        return RequestPlan(tuple(sends), Told(told.waiting, uninformed, partial))
 
 
 def first_updates(image: MetadataImage, terms: Terms) -> Iterator[tuple[Addressed, ...]]:
@@ -183,15 +201,18 @@ def plan_full(image: MetadataImage, terms: Terms, told: Told, offset: int) -> Wo
     """
     outbox = Outbox(image, Terms(terms.listener, confirmed=True, without_topic_ids=terms.without_topic_ids))
     waiting = still_waiting(told, offset)
-    assigned = yield from hosted(outbox.recipients, without(image, waiting))
+    partial = yield from partly_hosting(outbox.recipients, image, waiting)
+    uninformed = told.uninformed & partial
+    assigned = yield from hosted(outbox.recipients.keys() - uninformed, without(image, waiting))
     for broker_id, topics in assigned.items():
-        outbox.add([broker_id], outbox.leader_and_isr(outbox.full_type(broker_id), topics))
+        outbox.add_whole(broker_id, topics, complete=broker_id not in partial)
     outbox.add(outbox.recipients, (yield from closing_update(outbox)))
-    return outbox.plan(Told(waiting))
+    return outbox.plan(Told(waiting, uninformed, partial - uninformed))
 
 
 def plan_released(image: MetadataImage, terms: Terms, told: Told, offset: int) -> Work[RequestPlan]:
-    """ZooKeeper has caught up to ``offset`` (inclusive): plan LeaderAndIsr of the topics that waited for it.
+    """ZooKeeper has caught up to ``offset`` (inclusive): plan LeaderAndIsr of the topics that waited for it, and the
+    whole state for incomplete brokers of which no topic waits any more.
 
     :param image: the one that the last plan was made of.
     """
@@ -199,14 +220,16 @@ def plan_released(image: MetadataImage, terms: Terms, told: Told, offset: int) -
     by_id = image.topics.by_id
     waiting = still_waiting(told, offset)
     released = [by_id[topic_id] for topic_id in told.waiting if topic_id not in waiting and topic_id in by_id]
-    completed = told.uninformed - (yield from partly_hosting(told.uninformed, image, waiting))
-    topics_of = yield from hosted(outbox.recipients.keys() - told.uninformed, released)
-    if completed:
-        topics_of |= yield from hosted(completed, without(image, waiting))
-    for broker_id, topics in sorted(topics_of.items()):
+    due = told.uninformed | told.partial
+    completed = due - (yield from partly_hosting(due, image, waiting))
+    topics_of = yield from hosted(outbox.recipients.keys() - told.uninformed - completed, released)
+    for broker_id, topics in topics_of.items():
         if topics:
             outbox.add([broker_id], outbox.leader_and_isr(UpdateType.INCREMENTAL, topics))
-    return outbox.plan(Told(waiting, told.uninformed - completed))
+    if completed:
+        for broker_id, topics in (yield from hosted(completed, without(image, waiting))).items():
+            outbox.add_whole(broker_id, topics, complete=True)
+    return outbox.plan(Told(waiting, told.uninformed - completed, told.partial - completed))
 
 
 def still_waiting(told: Told, offset: int) -> Mapping[Uuid, int]:

@@ -22,7 +22,7 @@ from migrator.wire.client import KafkaClient
 from migrator.wire.legacy.messages import SendingController, UpdateType
 from tests.image.support.strategies import small_uuid
 from tests.migration.broker_rpcs.test_channels import NAMES, FakePeer
-from tests.migration.broker_rpcs.test_requests import change
+from tests.migration.support.told_cluster import change
 from tests.patience import PATIENCE_SECONDS
 
 LISTENER = "REPLICATION"
@@ -74,7 +74,7 @@ class BadPeer(FakePeer):
 
 
 class Rig:
-    """A messenger with brokers 1 and 2; topics have their configuration in ZooKeeper."""
+    """A messenger with brokers 1 and 2."""
 
     def __init__(self) -> None:
         self.peers: dict[int, Peer] = {1: BadPeer(), 2: BadPeer()}
@@ -85,9 +85,10 @@ class Rig:
         )
         self.image = EMPTY_IMAGE
 
-    def open(self, *records: rec.MetadataRecord) -> None:
+    def open(self, *records: rec.MetadataRecord, listed: bool = True) -> None:
+        """``listed``: whether ZooKeeper said of which topics it has the configuration."""
         self.image = change(EMPTY_IMAGE, *records).after
-        has_config = set(self.image.topics.ids)
+        has_config = set(self.image.topics.ids if listed else ())
         self.messenger.open(CONTROLLER, self.image, has_config, self.image.provenance.offset)
 
     def publish(self, *records: rec.MetadataRecord) -> None:
@@ -205,6 +206,21 @@ async def test_who_waits_for_the_full_state_waits_no_longer_than_the_claim(rig: 
     rig.messenger.close()
     assert not await waiting
     assert not await rig.messenger.full()
+
+
+@pytest.mark.parametrize("first", ["the comparison ends", "the channels open"])
+async def test_no_log_is_moved_aside_when_zookeeper_did_not_list_the_topics(rig: Rig, first: str) -> None:
+    """The full state waits for what ZooKeeper holds, which may be known before the channels are open."""
+    records = registered(1), *topic(1, 1)
+    if first == "the comparison ends":
+        rig.messenger.reached(len(records))
+    rig.open(*records, listed=False)
+    assert await rig.messenger.full()
+    if first == "the channels open":
+        await rig.bad(1).hears("UpdateMetadata", "UpdateMetadata")
+        rig.messenger.reached(len(records))
+    await until(lambda: len(rig.bad(1).heard) == 3)
+    assert rig.bad(1).types == [UpdateType.FULL]
 
 
 async def test_a_change_is_measured_until_the_last_broker_has_answered(rig: Rig) -> None:

@@ -28,8 +28,8 @@ class ZkBroker:
         self.logs: dict[Replica, Uuid] = {}
         self.dropped: list[tuple[str, int, Uuid]] = []
         """Logs moved aside or deleted, with their topic ids."""
-        self.refused: list[Replica] = []
-        """Partitions whose log here belongs to a topic of the same name."""
+        self.refused: set[Replica] = set()
+        """Partitions whose log here belongs to a topic of the same name, until that log is moved aside."""
         self.restart(-1)
 
     def restart(self, epoch: int) -> None:
@@ -92,8 +92,9 @@ class ZkBroker:
                 replica = (part.topic.name, number)
                 assert self.broker_id in state.replicas, "told of a partition that it does not host"
                 if self.logs.get(replica, part.topic.topic_id) != part.topic.topic_id:
-                    self.refused.append(replica)  # INCONSISTENT_TOPIC_ID
+                    self.refused.add(replica)  # INCONSISTENT_TOPIC_ID
                     continue
+                self.refused.discard(replica)
                 self.logs[replica] = part.topic.topic_id
                 self.hosted[replica] = state
         self.heard_leader_and_isr = True
@@ -110,5 +111,6 @@ class ZkBroker:
     def _drop(self, replica: Replica) -> None:
         topic_id = self.logs.pop(replica, None)
         self.hosted.pop(replica, None)
+        self.refused.discard(replica)
         if topic_id is not None:
             self.dropped.append((*replica, topic_id))
