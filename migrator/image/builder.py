@@ -1,8 +1,8 @@
 """Builds the next image by replaying records on top of an image.
 
-`loader` and `snapshot` make an `ImageBuilder`, call `replay` for each record, and take one image from it. The image at
-the bottom never changes. A record that does not fit (a partition of an unknown topic, a change of another broker epoch)
-is an `InvariantViolation`: the log that holds it is wrong.
+`loader`, `snapshot`, the check of sizes before a write and `verify` make an `ImageBuilder`, call `replay` for each
+record, and take one image from it. The image at the bottom never changes. A record that does not fit (a partition of an
+unknown topic, a change of another broker epoch) is an `InvariantViolation`: the log that holds it is wrong.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Computes with `Changes`, the keys that differ between two images: join, merge, undo, and compare.
 
 The loader and all parts that follow the image use it. Merged changes name at least every key that differs, and perhaps
-some that do not; `compare_images` is exact. Functions that work on many keys are generators, which yield where a turn
+some that do not; `compare_images` is exact. `merge_steps` and `compare_images` are generators, which yield where a turn
 of the event loop is over.
 """
 

@@ -1,8 +1,8 @@
 """The table of leader epochs and the offsets at which they begin. It shows where two logs diverge.
 
-`metadata_log` keeps one for its log and stores it as ``leader-epoch-checkpoint``, as Kafka does. Epochs and offsets
-both rise strictly. `end_of` answers a follower's question where an epoch ended here, which decides how far the follower
-truncates. Source: ``org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache``.
+`recovery` makes one, and `metadata_log` keeps it for its log and stores it as ``leader-epoch-checkpoint``, as Kafka
+does. Epochs and offsets both rise strictly. `end_of` answers a follower's question where an epoch ended here, which
+decides how far the follower truncates. Source: ``org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache``.
 """
 
 from __future__ import annotations

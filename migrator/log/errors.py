@@ -1,7 +1,8 @@
 """Errors of the disk, as messages for the operator.
 
-All code that touches files wraps system calls in `storage_errors`, so each `OSError` becomes a `StorageError` that
-names the file, the action and a remedy. A full disk is a `NoSpaceError` only where the caller can go on.
+Code that reads or writes files wraps system calls in `storage_errors`: an `OSError` becomes a `StorageError` that names
+the file, the action and, for the usual causes, a remedy. A full disk is a `NoSpaceError` only where the caller can go
+on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Files that survive a crash: durable replacement, new files, private modes, and reading the batches in a file.
 
-Every part of this program that writes a file of its own uses it. After a crash a file has its old or its new content,
-never a part. A failing fsync is a `StorageError` and is never retried: the kernel may have dropped the pages. Files
-that change are private, because logs and settings hold credentials.
+The log, rollout, hand-over and rehearsal use it. After a crash a file of `write_durably` or `NewFile` has its old or
+its new content, never a part. A failing fsync is a `StorageError` and is never retried: the kernel may have dropped the
+pages. New files are private, because logs and settings hold credentials.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Formats directories for one node of one cluster, and opens formatted directories.
 
-`migrator format`, hand-over and the start of a controller call it. ``meta.properties`` is written last, so a directory
-whose formatting was interrupted counts as not formatted. A directory of another node or cluster is refused, never
-overwritten. An open directory is locked. Source: ``kafka.tools.StorageTool``,
-``org.apache.kafka.metadata.storage.Formatter``.
+`migrator format`, hand-over and the rehearsal format with it, and a controller opens its directory with it.
+``meta.properties`` is written last, so a directory whose formatting was interrupted counts as not formatted. A
+directory of another node or cluster is refused, never overwritten. A directory is locked while it is formatted or open.
+Source: ``kafka.tools.StorageTool``, ``org.apache.kafka.metadata.storage.Formatter``.
 """
 
 from __future__ import annotations

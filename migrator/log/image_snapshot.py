@@ -1,7 +1,7 @@
 """Writes the snapshot of an image, a part in each turn of the event loop.
 
-The snapshotter and the rehearsal call `write_snapshot`. The file has its final name only once it is complete, checked
-and durable, so a start after a crash never uses a part.
+The snapshotter and the rehearsal call `write_snapshot`. The file has its final name only once it is complete, durable
+and, if the caller asks for that, checked, so a start after a crash never uses a part.
 """
 
 from __future__ import annotations

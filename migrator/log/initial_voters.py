@@ -1,7 +1,7 @@
 """The voters that a new quorum is formatted with: ``id@host:port:directoryId``, as Kafka's tool takes them.
 
-`migrator format` parses and prints them. A malformed or doubled entry is a `ValueError` that says what to write.
-Source: ``DynamicVoters`` of Kafka 3.9, KIP-853.
+`migrator format` parses and prints them. A malformed or doubled entry is a `ValueError` that quotes it. Source:
+``DynamicVoters`` of Kafka 3.9, KIP-853.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The rule by which the oldest snapshot, and the log that only it needs, is removed. Pure.
+"""The rule by which the oldest snapshot, and the log that only it needs, is removed.
 
-The log and the snapshotter ask it. The newest snapshot always stays. Records that a proof still needs are kept beyond
-the limits, but not without bound. Source: ``kafka.raft.KafkaMetadataLog.maybeClean``, KIP-630.
+`metadata_log` asks it, and removes; the rule only reads sizes and times of snapshots. The newest snapshot always stays.
+Records that a proof still needs are kept beyond the limits, up to `HELD_BACK` times the bytes. Source:
+``kafka.raft.KafkaMetadataLog.maybeClean``, KIP-630.
 """
 
 from __future__ import annotations

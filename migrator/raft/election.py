@@ -4,7 +4,8 @@
 poll returns the time at which it has to be called again. The functions change the `Quorum` and add effects to it.
 
 What always holds: a node grants one vote in an epoch at most, and that vote is on disk before it is sent. A candidate
-asks for votes only when its whole log is on disk. A pre-vote (KIP-996) changes no epoch and promises nothing durable.
+asks for votes only when its whole log is on disk. A pre-vote (KIP-996) asks in the candidate's present epoch, raises no
+epoch beyond it, and promises nothing durable.
 """
 
 from __future__ import annotations

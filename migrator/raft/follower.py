@@ -1,10 +1,11 @@
 """The follower and the observer: they fetch from the leader, truncate their log, and follow its high watermark
 (KIP-595).
 
-`core.RaftNode` calls it with each response of the leader, and when a request to the leader fails. A fetch names the end
-of the log that is on this node's disk, because the leader counts that as an acknowledgement. Nothing below the high
-watermark is ever truncated. A voter that hears no leader for a fetch time-out begins an election (`election.stand`); an
-observer asks any voter who leads.
+`core.RaftNode` calls it with each Fetch response, when a request to the leader or an append fails, and after each event
+(``poll_...``). A follower fetches only while its whole log is on disk, because the leader counts a fetch as an
+acknowledgement of everything before its offset. Nothing below the high watermark is ever truncated. A voter that hears
+no leader for a fetch time-out begins an election (`election.stand`); an observer asks any voter or bootstrap server who
+leads.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The handlers of requests call `is_plausible` and `learn`; `core.RaftNode` calls `absorb` for each response. A higher
 epoch is taken over, and its leader is followed. The epoch never falls, and an epoch has one leader: an implausible
-message changes nothing. Replicas that were given up with a lost majority are not believed
-(docs/adr/0024-a-lost-majority.md).
+message changes neither. A new leader with the id of a replica that was given up with a lost majority is not believed
+while another leader is heard (docs/adr/0024-a-lost-majority.md).
 """
 
 from __future__ import annotations

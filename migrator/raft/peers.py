@@ -1,8 +1,8 @@
 """Notes which requests to peers are outstanding, and when the next one may be sent (Kafka's ``RequestManager``).
 
-`quorum.Quorum` asks it before each `Send` and tells it of each answer. A peer has one outstanding request at most. It
-is forgotten after the request time-out, and a failed one is followed by a pause. Only an answer with the correlation of
-the outstanding request counts.
+`quorum.Quorum` holds it. The roles ask it before each `Send`, and `core` tells it of each answer and failure. A peer
+has one outstanding request at most. It is forgotten after the request time-out, and a failed one is followed by a
+pause. Only an answer with the correlation of the outstanding request counts.
 """
 
 from __future__ import annotations

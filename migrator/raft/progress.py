@@ -1,7 +1,7 @@
 """A leader's knowledge of the other replicas: to which offset each has fetched, and when.
 
-`replication` notes each fetch here, and computes the high watermark and check quorum from it; DescribeQuorum (KIP-836)
-and the planner of voter changes read it. A replica is an id and a directory: the same id on another disk is another
+`replication` notes each fetch here, and computes the high watermark from it; DescribeQuorum (KIP-836), the checks and
+the planner of voter changes read it. A replica is an id and a directory: the same id on another disk is another
 replica. A new leader begins with empty knowledge, and only a valid fetch moves ``end_offset``.
 """
 

@@ -1,7 +1,7 @@
 """Makes the responses of consensus; each carries this node's epoch and leader, as in KRaft. -1 stands for no leader.
 
-The handlers of all roles use it, so a response cannot forget either. `nothing` makes an answer that has only an error,
-for a sender that may not learn the epoch (`telling`).
+The handlers of all roles use it. `nothing` makes an answer that has only an error, for a sender that belongs to another
+cluster, or may not learn the epoch (`telling`).
 """
 
 from __future__ import annotations

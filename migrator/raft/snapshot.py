@@ -2,7 +2,8 @@
 
 `follower.handle_fetch_response` begins a download when the leader no longer has the records at the end of the
 follower's log. One download runs at a time, and a part that does not continue it ends it. The log is replaced only
-after the whole file is checked and durable (`FinishSnapshot`), and only by a snapshot that is ahead of it.
+after the whole file is checked and durable (`FinishSnapshot`). A snapshot that the log contains by then does not
+replace it.
 """
 
 from __future__ import annotations

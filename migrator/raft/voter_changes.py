@@ -1,7 +1,7 @@
-"""The changes of voters that a leader can be asked for, one voter at a time (KIP-853), and its refusals. Values only.
+"""The changes of voters that a leader can be asked for (KIP-853), and its refusal. Values only.
 
-`membership` carries them out. A change is accepted only while no other one is uncommitted: otherwise two majorities
-might not share a voter.
+`membership` carries them out. All but `UpgradeVoters` concern one voter. A change is accepted only while no other one
+is uncommitted: otherwise two majorities might not share a voter.
 """
 
 from __future__ import annotations

@@ -5,10 +5,11 @@ The log decodes them from control records, and the core asks them who votes. At 
 ``controller.quorum.voters``, without directories; from 1 on they are in the log, and a voter with another directory is
 another replica, which has no vote. An id is in a set once at most.
 
-Which voters were in force at which offset of a log (``VoterSetHistory``, ``KRaftControlRecordStateMachine`` of 3.9).
+`VoterHistory` tells which voters were in force at which offset of a log (``VoterSetHistory``,
+``KRaftControlRecordStateMachine`` of 3.9).
 
 A voter set is in force from the append of its record on, committed or not. When the record is truncated, the set before
-it is in force again. So the history belongs to the log, and no other object keeps a copy.
+it is in force again. So the history belongs to the log.
 """
 
 from __future__ import annotations
