@@ -60,7 +60,7 @@ class AclIndex:
         return index
 
     def at(self, pattern: Pattern) -> ByPrincipal | None:
-        """Entries of exactly this pattern, by principal; None without any."""
+        """The entries of exactly this pattern, by principal; None if there are none."""
         return self._patterns.get(pattern)
 
     def applying_to(self, resource_type: int, name: str) -> Iterator[ByPrincipal]:
@@ -77,7 +77,7 @@ class AclIndex:
                 yield found
 
     def holds(self, acl: Acl) -> bool:
-        """Whether there is such an entry, with any id."""
+        """Whether the index has an entry with this content, under any id."""
         by_principal = self._patterns.get(_pattern(acl))
         return by_principal is not None and any(entry == acl for _, entry in by_principal.get(acl.principal, ()))
 
@@ -124,7 +124,7 @@ class AclIndex:
 
 
 def at_once(steps: Generator[None, None, AclIndex]) -> AclIndex:
-    """The result of the steps, in one call."""
+    """Take all steps at once, and return their result."""
     while True:
         try:
             next(steps)

@@ -80,7 +80,7 @@ class NewPartitions:
         return found
 
     def record(self, topic_id: Uuid, number: int, replicas: Assignment) -> PartitionRecord:
-        """The record of a new partition; the first member of its ISR, which must have one, leads."""
+        """The record of a new partition. The first member of its ISR leads; the ISR must not be empty."""
         isr = self.isr(replicas)
         return PartitionRecord(
             partition_id=number,

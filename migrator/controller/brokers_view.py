@@ -72,14 +72,14 @@ def is_online(directory: Uuid, registration: BrokerRegistration) -> bool:
 
 
 def directory_of(partition: PartitionRegistration, broker_id: int) -> Uuid:
-    """The log directory of one replica, which must be a replica."""
+    """The log directory of a broker's replica of the partition. The broker must have a replica."""
     if not partition.directories:
         return DIRECTORY_MIGRATING
     return partition.directories[partition.replicas.index(broker_id)]
 
 
 def default_directory(image: MetadataImage, broker_id: int) -> Uuid:
-    """The log directory of a new replica on that broker, if the controller knows it."""
+    """The log directory of a new replica: the broker's only one, or Kafka's id for migrating or unassigned."""
     registration = image.cluster.brokers.get(broker_id)
     if registration is None:
         return DIRECTORY_UNASSIGNED

@@ -42,7 +42,7 @@ class ApiError:
 
     @property
     def is_failure(self) -> bool:
-        """Whether it is an error at all."""
+        """Whether this is an error, and not the code for success."""
         return self.code is not ErrorCode.none
 
 
@@ -75,7 +75,7 @@ class Decision(Generic[R]):
     """The error when the whole request is refused, for responses with one or several errors."""
 
     def answering(self, response: S) -> Decision[S]:
-        """The same decision with another form of the response."""
+        """This decision with another form of the response."""
         return Decision(response, self.records, self.atomic, self.note)
 
 

@@ -67,7 +67,7 @@ def elect_leaders(
 def elect(
     image: MetadataImage, rules: ChangeRules, topic_name: str, number: int, election: Election
 ) -> tuple[ApiError, PartitionChangeRecord | None]:
-    """Elect a leader for one partition. Returns an error or the record."""
+    """Elect a leader for one partition. Returns an error, or the record of the election."""
     topic = image.topics.by_name(topic_name)
     partition = None if topic is None else topic.partitions.get(number)
     if topic is None or partition is None:

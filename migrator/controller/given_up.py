@@ -22,7 +22,7 @@ RECOVERED_KEY: Final = "recovered.at"
 
 
 def given_up_records(recovered: Recovered) -> tuple[ConfigRecord, ConfigRecord]:
-    """The records that `recovered_of` reads."""
+    """The records of a recovery, in the form that `recovered_of` reads."""
     keys = sorted(recovered.refused, key=lambda key: (key.node_id, key.directory_id))
     return (
         ConfigRecord(QUORUM.resource_type, QUORUM.name, REFUSED_KEY, ",".join(map(str, keys))),
@@ -31,7 +31,7 @@ def given_up_records(recovered: Recovered) -> tuple[ConfigRecord, ConfigRecord]:
 
 
 def recovered_of(image: MetadataImage) -> Recovered:
-    """The notes in the image; an empty value when their form is not this program's."""
+    """The notes about recoveries in the image; an empty value when their form is not this program's."""
     configs = image.configs.get(QUORUM, {})
     refused, at = configs.get(REFUSED_KEY), configs.get(RECOVERED_KEY)
     return _parsed(refused, at) if refused and at else NOTHING_RECOVERED

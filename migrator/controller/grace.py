@@ -58,7 +58,7 @@ class Evidence:
             self._proven_ms = before_ms
 
     def covers(self, opened_ms: int) -> bool:
-        """Whether an answer on a connection that was opened then is one of the registered process."""
+        """Whether answers on a connection that was opened at ``opened_ms`` come from the registered process."""
         return opened_ms <= self._proven_ms
 
 

@@ -54,7 +54,7 @@ class HeartbeatFacts:
 
 @value
 class Transition:
-    """A row of the table. None matches both values of a fact."""
+    """A row of the table of broker states. None matches both values of a fact."""
 
     state: BrokerControlState
     wants_fence: bool | None
@@ -65,7 +65,7 @@ class Transition:
     next_state: BrokerControlState
 
     def matches(self, state: BrokerControlState, facts: HeartbeatFacts) -> bool:
-        """Whether the row applies."""
+        """Whether the row applies to these facts."""
         return self.state is state and all(
             wanted is None or wanted is given
             for wanted, given in (

@@ -115,7 +115,7 @@ class PartitionSet:
     __hash__ = None  # type: ignore[assignment]
 
     def _present(self) -> dict[Uuid, int]:
-        """A copy of the entries that count."""
+        """A copy of the entries, without those of deleted topics."""
         gone = self._gone
         if not gone:
             return self._bits.copy()

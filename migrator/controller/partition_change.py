@@ -109,7 +109,7 @@ class ChangeRules:
         return None if changed is None else PartitionChangeRecord(where[1], where[0], *changed)
 
     def difference(self, partition: PartitionRegistration, target: PartitionTarget) -> _Difference | None:
-        """The fields of that record, apart from the partition's; they do not depend on the partition's epochs."""
+        """The changed fields of the record of `change`. They do not depend on the partition's epochs."""
         wanted = _finish_reassignment(_wanted(partition, target))
         leader, unclean = self._elect(partition, wanted, target.election)
         named = leader if unclean or leader != partition.leader else NO_LEADER_CHANGE
@@ -175,7 +175,7 @@ class ChangeRules:
 def present(
     image: MetadataImage, partitions: Iterable[TopicPartition]
 ) -> Iterator[tuple[TopicPartition, TopicImage, PartitionRegistration]]:
-    """The partitions that still exist: some may have been deleted since the list was made."""
+    """The partitions that still exist: some may have been deleted since the caller made its list."""
     for where in partitions:
         topic = image.topics.by_id.get(where[0])
         partition = None if topic is None else topic.partitions.get(where[1])

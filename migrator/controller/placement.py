@@ -62,7 +62,7 @@ class _Stripe:
         self._taken = 0
 
     def next(self, round_number: int) -> int | None:
-        """A broker not yet taken in this round."""
+        """A broker that was not yet taken in this round."""
         if not self.brokers:
             return None
         if self._round != round_number:
@@ -103,7 +103,7 @@ class _Racks:
         self._offset = random.randrange(len(names))
 
     def place(self, replication_factor: int) -> Assignment:
-        """The next partition's replicas."""
+        """The replicas of the next partition."""
         if self._round and self._round % self._unfenced == 0 and self._unfenced > 1:
             self._shuffle()
         self._offset %= len(self._racks)

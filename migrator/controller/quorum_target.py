@@ -59,7 +59,7 @@ class TargetRequest:
 
 @value
 class TargetAnswer:
-    """``replaced``: the earlier target, if another one was set. ``warnings`` are whole sentences."""
+    """``replaced``: the earlier target, if there was another one. ``warnings`` are whole sentences."""
 
     target: Target | None
     replaced: Target | None = None

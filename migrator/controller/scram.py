@@ -73,7 +73,7 @@ class AlterScramRequest:
 def alter_scram(
     image: MetadataImage, request: AlterScramRequest, _: Context
 ) -> Decision[tuple[tuple[str, ApiError], ...]]:
-    """Delete and set credentials: one change for each user, or none."""
+    """Delete and set credentials. Each user may have one change in a request; more are an error."""
     granted: dict[str, ScramDeletion | ScramUpsertion] = {}
     errors: dict[str, ApiError] = {}
     changes: tuple[ScramDeletion | ScramUpsertion, ...] = (*request.deletions, *request.upsertions)

@@ -57,7 +57,7 @@ class Errand:
         self.part, self._following = self._following or (), next(self._rest, None)
 
     def add_new(self, partitions: PartitionSet) -> None:
-        """Append those of the partitions that the errand has not had so far."""
+        """Append those of the partitions that the errand does not have yet."""
         new = partitions.without(self._seen)
         self._seen.update(new)
         self._rest = parts(new)
@@ -138,7 +138,7 @@ class Sessions:
             self._by_broker[broker_id] = replace(session, answered_ms=max(session.answered_ms, sent_ms))
 
     def no_grace(self, brokers: Iterable[int]) -> None:
-        """Ignore the brokers' answers, also those already noted."""
+        """Ignore all answers of brokers, also the answers noted before."""
         for broker_id in brokers:
             session = self._by_broker.get(broker_id)
             if session is not None and session.answered_ms is not None:
@@ -182,7 +182,7 @@ class Sessions:
         self._asked_ms[broker_id] = now_ms
 
     def asking(self, now_ms: int) -> frozenset[int]:
-        """The waiting brokers that asked within a time-out. Their back-off grows up to the session time-out."""
+        """The waiting brokers that asked within a time-out. Brokers back off up to the session time-out."""
         return self._recent(self._asked_ms, now_ms)
 
     def rival_asked(self, broker_id: int, now_ms: int) -> None:
@@ -237,7 +237,7 @@ class Sessions:
         )
 
     def stalest(self, image: MetadataImage, now_ms: int) -> int | None:
-        """The unfenced broker that has been silent longest beyond the time-out, if any."""
+        """The unfenced broker whose silence exceeds the time-out most, if any."""
         silent = [
             (self._last_contact(broker_id, now_ms), broker_id)
             for broker_id, registration in image.cluster.brokers.items()

@@ -31,7 +31,7 @@ _CLOSES: Final = "would close the way back from the finished migration to ZooKee
 
 
 def closed(image: MetadataImage) -> str:
-    """When and why the way back was closed; "" if it was not."""
+    """The time and the reason of the closing of the way back; "" while it is open."""
     return image.configs.get(QUORUM, {}).get(KEY, "")
 
 

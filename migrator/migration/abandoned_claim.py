@@ -59,12 +59,12 @@ class LeftOvers:
 
     @property
     def unseen(self) -> frozenset[int]:
-        """Brokers that should hold replicas and are not registered. In KRaft mode they go on serving clients."""
+        """Brokers that should hold replicas but are not registered. Those in KRaft mode still serve clients."""
         return self.replicas - self.registered
 
     @property
     def raised_epoch(self) -> int | None:
-        """What ``/controller_epoch`` has to become before brokers elect; None when it is high enough."""
+        """The value that ``/controller_epoch`` needs before brokers elect; None when no change is needed."""
         return epoch_to_raise(self.view, self.highest_epoch) if self.has_claim else None
 
     @property
@@ -187,7 +187,7 @@ def check_silent(session: ZooKeeperSession, seen: ClaimView, seconds: float) -> 
 
 
 def described(found: LeftOvers, hosts: str) -> Iterator[str]:
-    """The finding, in words for the operator."""
+    """The facts of the claim, in words for the operator."""
     view = found.view
     claim = view.controller
     if claim is None:
@@ -237,5 +237,5 @@ def check_named(found: LeftOvers, controllers: Iterable[int], where: str, gone: 
 
 
 def _gone(nodes: Iterable[int]) -> str:
-    """The options of the command that name these nodes as gone."""
+    """The options of the command with which an operator confirms that these nodes are gone."""
     return " ".join(f"--gone {node}" for node in sorted(nodes))

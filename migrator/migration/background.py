@@ -46,7 +46,7 @@ class Background:
         self._supervisor.call_later(TIMER, seconds, self.feed, event)
 
     def call_from_thread(self, loop: asyncio.AbstractEventLoop, callback: Callable[[T], None], argument: T) -> None:
-        """Call it on the event loop soon; from any thread."""
+        """Have the event loop call a function soon; callable from any thread."""
         self._supervisor.call_soon_threadsafe(loop, WORK, callback, argument)
 
     async def blocking(self, call: Callable[[], Any]) -> Any:

@@ -71,7 +71,7 @@ def _mode(file: Properties) -> Iterator[str]:
 
 
 def _is_open(file: Properties, key: str) -> bool:
-    """Whether the value is a placeholder, which is not known here."""
+    """Whether the value is a placeholder, so that its real value is not known here."""
     return PLACEHOLDER.search(text_of(file, key)) is not None
 
 

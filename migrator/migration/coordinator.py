@@ -40,7 +40,7 @@ def remembered(delta: ImageDelta) -> frozenset[str] | None:
 
 
 class Coordinator:
-    """One per process. Not thread-safe: the node's event loop owns it."""
+    """Joins the driver and the write-behind, one per process. Not thread-safe: the node's event loop owns it."""
 
     def __init__(
         self,

@@ -123,7 +123,7 @@ class MigrationExecutor:
         self.coordinator.follow(delta)
 
     async def close(self) -> None:
-        """End all work; afterwards nothing is written."""
+        """End all work. The executor writes nothing afterwards."""
         self.feed(ev.LostLeadership(self._epoch))
         await self._background.close()
 

@@ -79,10 +79,10 @@ class ReadPort(Protocol):
         """The reader of everything except the three znodes of the claim."""
 
     def view(self) -> ClaimView:
-        """Read these three znodes, not older than the call. Raises a `MigratorError`."""
+        """Read the three znodes of the claim, not older than the call. Raises a `MigratorError`."""
 
     def no_cluster(self) -> OperatorError:
-        """The error for a missing /cluster/id; looks for it elsewhere. Raises a `MigratorError`."""
+        """The error for a missing /cluster/id, after a search in other chroots. Raises a `MigratorError`."""
 
 
 class ZooKeeperPort(ReadPort, Protocol):
@@ -112,15 +112,15 @@ class MigratedCluster(Protocol):
 
     @property
     def zookeeper(self) -> ZooKeeperPort:
-        """Reads and writes ZooKeeper."""
+        """The session that reads and writes ZooKeeper."""
 
     @property
     def brokers(self) -> BrokersPort:
-        """Tells the brokers in ZooKeeper mode."""
+        """The port that sends requests to brokers in ZooKeeper mode."""
 
     @property
     def start_worker(self) -> StartWorker:
-        """Starts worker processes."""
+        """The function that starts worker processes."""
 
     @property
     def connected(self) -> bool:

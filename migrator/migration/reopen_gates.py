@@ -164,7 +164,7 @@ def _of_zookeeper(facts: ReopenFacts) -> Iterator[str]:
 
 
 def _kept(image: MetadataImage) -> Gate:
-    """Always open: what is in the log counts."""
+    """The note about a closed way back. This gate is always open, because only the records in the log count."""
     words = closed(image)
     what = f"the way back was closed on purpose ({words}): it stays open as long as nothing was used that closes it"
     kept = f"with {KEEP_WAY_BACK}=true, this program's controllers refuse what would close the way back"

@@ -176,7 +176,7 @@ def _check_mark(view: ClaimView, image: MetadataImage, crc_at: CrcAt, *, accept_
 
 
 def log_unfit(view: ClaimView, image: MetadataImage, crc_at: CrcAt) -> Iterator[str]:
-    """All reasons not to roll back with this log. To accept the loss is to accept each of them."""
+    """All reasons not to roll back with this log. An operator who accepts the loss accepts each of them."""
     mark = view.migration
     if mark is None or not mark.copied:
         return

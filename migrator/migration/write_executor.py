@@ -48,7 +48,7 @@ OnWritten = Callable[[int], None]
 
 
 class WriteExecutor:
-    """One per process, a part of the executor."""
+    """Performs the effects of the write-behind for the executor; one object per process."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class WriteExecutor:
         return some
 
     def derive(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> Steps:
-        """The `Derive` of the write-behind."""
+        """Derive the writes of a change (see `Derive` of the write-behind)."""
         known, acls = self._acls
         if changes.acls and known is not before.acls:
             acls = yield from AclIndex().follow(Map(), before.acls, before.acls)
@@ -202,7 +202,7 @@ class WriteExecutor:
         self._background.spawn(work())
 
     def _compared(self, target: Target, entities: Iterable[str]) -> tuple[EntityWrite, ...]:
-        """The writes that some entities need; blocks."""
+        """The writes that make these entities equal to the image, by a comparison. The call blocks."""
         return tuple(repair(self._zookeeper.reader, target, *entities))
 
 

@@ -103,7 +103,7 @@ class IndexKeeper:
         return self.index.apply(before, after, changes) if self._follows else None
 
     def leap(self, before: MetadataImage, after: MetadataImage) -> None:
-        """The change is too long to be followed: a `replace` comes."""
+        """Note a change that is too long to be followed: a `replace` comes."""
         self._follows = False
         if self.leads:
             self.sessions.follow(after, {*before.cluster.brokers, *after.cluster.brokers}, monotonic_ms())

@@ -308,7 +308,7 @@ class NodeCore:
         self.metadata.boot(latest, start, size)
 
     def admit(self) -> None:
-        """This node may lead."""
+        """Let this node stand for election."""
         self.is_admitted = True
         self.quorum.look_again()
 

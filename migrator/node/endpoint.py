@@ -107,7 +107,7 @@ class ControllerEndpoint:
         return answer
 
     async def _open(self, context: RequestContext, body: Any, trail: Trail) -> Any:
-        """Answer the request of a broker's client, which counts as the client's own."""
+        """Answer the client's request inside an Envelope of a broker; the client is charged for the request."""
         try:
             check_access(self._call(context, body, trail))
             opened = partial(open_envelope, context, body, self.callers)

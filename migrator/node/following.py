@@ -20,7 +20,7 @@ _DONE: Final = object()
 
 
 class Following:
-    """Passes changes on, one after the other: each waits for the rest of the one before."""
+    """Passes changes to `follow` in their order. A change waits until the work for the change before it is done."""
 
     def __init__(self, follow: Follow) -> None:
         self._follow = follow
@@ -29,18 +29,18 @@ class Following:
 
     @property
     def lags(self) -> bool:
-        """Whether there is something to `go_on` with."""
+        """Whether `go_on` has work left."""
         return self._rest is not None
 
     def step(self, before: MetadataImage, after: MetadataImage, changes: Changes) -> None:
-        """Pass a change on, at once unless an earlier one has a rest."""
+        """Pass a change on: at once, or after the changes that still have work left."""
         if self._rest is None:
             self._rest = self._follow(before, after, changes)
         else:
             self._waiting.append((before, after, changes))
 
     def go_on(self) -> None:
-        """Do one turn's work."""
+        """Do one turn's work for the waiting changes."""
         if self._rest is not None and next(self._rest, _DONE) is _DONE:
             self._rest = None
         while self._waiting and self._rest is None:

@@ -221,7 +221,7 @@ class ImageComparison:
                 await self.compare()
 
     async def compare(self) -> None:
-        """One round."""
+        """Ask each other controller for the digest of its image at one offset, and note which digests differ."""
         epoch, offset = self._leading.epoch, self._log_end() + self._ahead
         others = sorted(set(self._voters()) - {self._node_id})
         own, answers = await self._answers(offset, others)
@@ -268,7 +268,7 @@ class ImageComparison:
         return own, {node_id: answer for node_id, answer in answers.items() if answer.offset >= 0}
 
     async def _asked(self, node_id: int, offset: int, *, replay: bool) -> ImageDigest | None:
-        """Ask one controller; None when it cannot answer, as one of Kafka's."""
+        """Ask one controller; None when it cannot answer, for example because it is one of Kafka's controllers."""
         if self._ask is None:
             return None
         try:

@@ -38,7 +38,7 @@ class LeaderListener(Protocol):
         """This node is the active controller of ``epoch``; ``image`` is the committed one."""
 
     def lost_leadership(self, epoch: int) -> None:
-        """``epoch`` is over for this node."""
+        """This node is no longer the active controller of ``epoch``."""
 
 
 class Leadership(QuorumObserver):
@@ -110,7 +110,7 @@ class Leadership(QuorumObserver):
             listener()
 
     def _tell(self, role: Role, epoch: int, leader_id: int | None) -> None:
-        """Log the leader, once for each; steps of elections are logged for debugging only."""
+        """Log each new leader once. Steps of elections are logged for debugging only."""
         log.debug("%s in epoch %d, the leader is %s", role.value.capitalize(), epoch, leader_id)
         if role not in (Role.LEADER, Role.FOLLOWER) or self._told == (epoch, leader_id):
             return

@@ -173,7 +173,10 @@ class MetadataRuntime:
 
     @property
     def _in_image(self) -> int:
-        """Up to here the log is in the image at its end. Control records may lie between waiting records."""
+        """The offset up to which the log is in the image at its end.
+
+        Control records may lie between waiting records.
+        """
         waits_from = self._loader.waits_from
         return self._taken if waits_from is None else waits_from
 
@@ -189,7 +192,7 @@ class MetadataRuntime:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the whole log is applied, and everything that may be published is published."""
+        """Whether the whole log is applied, and all records that may be published are published."""
         return self._is_applied and not self._loader.has_unpublished
 
     @property
@@ -202,7 +205,7 @@ class MetadataRuntime:
 
     @property
     def _settled_end(self) -> int:
-        """Up to here everything is committed, and published unless it is not applied or in an open transaction."""
+        """The offset below which all is committed, and published unless not applied or in an open transaction."""
         is_published = not self._loader.has_unpublished
         return self._high_watermark if is_published else self._loader.published.provenance.offset + 1
 
@@ -278,7 +281,7 @@ class MetadataRuntime:
         self._load(snapshot, snapshot.offset, snapshot.offset)
 
     def committed(self, high_watermark: int) -> None:
-        """Everything below this offset is committed."""
+        """Take the new high watermark: everything below this offset is committed."""
         self._high_watermark = high_watermark
         self._publish()
         if self._loader.has_unpublished:
@@ -435,7 +438,7 @@ class MetadataRuntime:
             freeze_live_objects()
 
     def _publish(self) -> None:
-        """Publish what may be published, at most one turn's work."""
+        """Publish the records that may be published, at most one turn's work."""
         if self._work is not None:
             return
         self._loader.committed(max(self._high_watermark, self._loader.published.provenance.offset + 1))

@@ -16,7 +16,7 @@ from migrator.values import value
 
 @value
 class OwnThreads:
-    """Makes these parts."""
+    """The functions that make the parts with threads of their own."""
 
     serve_grpc: Callable[[Sequence[Service], Identities], GrpcServer] = GrpcServer
     connect_grpc: Connect = connect

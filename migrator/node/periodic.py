@@ -25,7 +25,7 @@ SLEEP_MAX_MS = 500
 
 
 class PeriodicTasks:
-    """Starts with the activation of an epoch, and is cancelled at its end."""
+    """Performs the due tasks of the active controller, from the activation of an epoch to its end."""
 
     def __init__(self, settings: Settings, controller: ActiveController) -> None:
         self._settings = settings

@@ -44,7 +44,7 @@ class Pending:
         return took
 
     def clear(self) -> None:
-        """Forget all changes: heartbeats no longer arrive here."""
+        """Forget all changes, because heartbeats no longer arrive at this node."""
         self._changes.clear()
 
 
@@ -72,7 +72,7 @@ class KRaftPropagation:
         """This node is the active controller of ``epoch``; ``image`` is the committed one (see `LeaderListener`)."""
 
     def lost_leadership(self, epoch: int) -> None:  # noqa: ARG002 - the listener's signature
-        """``epoch`` is over for this node (see `LeaderListener`)."""
+        """This node is no longer the active controller of ``epoch`` (see `LeaderListener`)."""
         self._pending.clear()
 
     def _published(self, delta: ImageDelta) -> None:

@@ -56,7 +56,7 @@ class Pace:
         self._acknowledged = 0
 
     def reset(self) -> None:
-        """There is nothing to register, or no leader."""
+        """Forget the registration under way: there is nothing to register, or no leader."""
         self._target, self._not_before, self._failures, self._acknowledged = None, 0.0, 0, 0
 
     def is_due(self, now: float, committed: int | None, covers: Callable[[int], bool]) -> bool:

@@ -49,7 +49,7 @@ class RolloutLockKeeper:
         return answer
 
     def _decide(self, image: MetadataImage, before: str, after: str, by: Orderer) -> Decision[LockAnswer]:
-        """Decide, and put the order into the journal before it is carried out, because its caller may disconnect."""
+        """Decide, and put the order into the journal before it is carried out: its caller may disconnect."""
         decision = move_lock(image, before, after)
         if decision.response.moved and after != before and self._journal is not None:
             what = "has been taken" if after else "has been given back"

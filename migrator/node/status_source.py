@@ -81,7 +81,7 @@ class AnsweringVoters(Protocol):
 
 @value
 class NoRoll:
-    """A `AnsweringVoters` in which no voter was asked."""
+    """An `AnsweringVoters` in which no voter was asked."""
 
     answers: Mapping[int, bool] = field(default_factory=dict)
     why: str = ""
@@ -220,7 +220,7 @@ class NodeStatusSource:
         await self._active_migration().reopen(reason, by)
 
     async def close_way_back(self, reason: str, by: Orderer) -> None:
-        """Let the controllers accept what closes the way back (see `StatusSource`)."""
+        """Let the controllers accept changes that close the way back (see `StatusSource`)."""
         await self._way_back.close(reason, by)
 
     async def gates(self, goal: Goal) -> tuple[Gate, ...]:
@@ -313,7 +313,7 @@ class NodeStatusSource:
 
 
 def _age(then_ms: int, now_ms: int) -> int:
-    """The age in milliseconds; -1 for what never happened."""
+    """The age of an event in milliseconds; -1 if there was no such event."""
     return -1 if then_ms < 0 else max(0, now_ms - then_ms)
 
 

@@ -21,7 +21,7 @@ STOPPED = TaskKind("stopped-at-the-start", OnError.STOP)
 
 
 class StoppedError(MigratorError):
-    """The process has to stop, so it gives up what it waited for at its start."""
+    """The process has to stop, so a step of its start no longer waits."""
 
 
 class StopReason:

@@ -47,7 +47,7 @@ JOURNAL_KIND = "voters"
 
 
 class VoterOrders:
-    """One per node."""
+    """Carries out the orders of operators about voters. There is one object per node."""
 
     def __init__(self, settings: Settings, core: NodeCore, reassignment: VoterReassignment, journal: Journal) -> None:
         self._node_id = settings.node_id
@@ -83,7 +83,7 @@ class VoterOrders:
         return decision
 
     def _request(self, order: VoterOrder, replicas: Target) -> TargetRequest:
-        """The request, with the voters in force when it is the order's turn."""
+        """The request for a new target, with the voters that are in force when the order is carried out."""
         voters = self._core.quorum.membership.voters or VoterSet(())
         return TargetRequest(TargetOrder(order.value), replicas, voters, self._live())
 

@@ -48,7 +48,7 @@ class WayBackKeeper:
             raise OperatorError(str(refusal).rstrip("."), where=JOURNAL_KIND, remedy=remedy) from refusal
 
     def _decide(self, image: MetadataImage, reason: str, by: Orderer) -> Decision[None]:
-        """Decide, and put the order into the journal before it is carried out, because its caller may disconnect."""
+        """Decide, and put the order into the journal before it is carried out: its caller may disconnect."""
         now_ms = wall_ms()
         decision = close(image, f"{utc(now_ms)}: {reason}")
         if self._journal is not None:

@@ -85,7 +85,7 @@ async def _ask(settings: Settings, end: Endpoint, ask: Callable[[KafkaConnection
 
 
 def _security(settings: Settings, end: Endpoint) -> ListenerSecurity:
-    """The login of the controllers; a plain listener needs none."""
+    """The login that the controllers use; an empty one for a plain listener."""
     if end.security_protocol == SecurityProtocol.PLAINTEXT:
         return ListenerSecurity()
     return broker_security(settings)

@@ -63,7 +63,7 @@ def merged(samples: Iterable[Sample]) -> Sample:
 
 
 class TopicCensus:
-    """Takes topics one by one; `facts` is the sum. ``controller_epoch``: ZooKeeper's. ``racks``: of the brokers."""
+    """Counts topics one by one. ``controller_epoch``: the epoch in ZooKeeper; ``racks``: the racks of brokers."""
 
     def __init__(self, controller_epoch: int | None, racks: Mapping[int, str] | None = None) -> None:
         self._controller_epoch = controller_epoch
@@ -101,7 +101,7 @@ class TopicCensus:
         self._states(reading)
 
     def facts(self) -> TopicFacts:
-        """The sum of all topics so far."""
+        """The facts about all topics so far."""
         replicas: Counter[int] = Counter()
         sizes: Counter[int] = Counter()
         update_metadata = REQUEST_BYTES + self._all_name_bytes
@@ -164,7 +164,7 @@ class TopicCensus:
 
 
 def _own_min_isr(records: Iterable[MetadataRecord]) -> int:
-    """The topic's own ``min.insync.replicas``; 0 without one, and for a text that brokers ignore."""
+    """The topic's own ``min.insync.replicas``; 0 if it has none, or a text that brokers ignore."""
     texts = (it.value or "" for it in records if isinstance(it, ConfigRecord) and it.name == MIN_ISR)
     return next((int(text) for text in texts if text.isdecimal()), 0)
 

@@ -92,7 +92,7 @@ SPANS: Mapping[str, PhaseSpan] = dict(_spans())
 
 
 class Concerns(Enum):
-    """The controllers that a problem is one for: ours, Kafka's, or both."""
+    """The controllers for which a finding is a problem: ours, Kafka's, or both."""
 
     BOTH = "both"
     OURS = "ours"
@@ -100,7 +100,7 @@ class Concerns(Enum):
 
     @property
     def in_words(self) -> str:
-        """To name them behind the title of a check; "" for both."""
+        """The words that follow the title of a check; "" for both."""
         return {Concerns.BOTH: "", Concerns.OURS: "this program only", Concerns.STOCK: "stock controllers only"}[self]
 
 
@@ -228,7 +228,7 @@ def _findings(check: PreflightCheck, evidence: Evidence) -> Iterator[PreflightFi
 
 
 def _by_number(host: str) -> tuple[str, int]:
-    """Sorts ``broker 2`` before ``broker 10``."""
+    """A sort key that puts ``broker 2`` before ``broker 10``."""
     kind, _, number = host.partition(" ")
     return kind, int(number) if number.isdecimal() else -1
 

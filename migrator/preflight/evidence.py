@@ -31,7 +31,7 @@ HIDDEN = "[hidden]"
 
 @value
 class UnknownFact:
-    """A fact that could not be looked at, so that nothing can be said about it."""
+    """A fact that could not be read, so that nothing can be said about it."""
 
     where: str
     what: str
@@ -40,7 +40,7 @@ class UnknownFact:
 
 @value
 class Trouble:
-    """A fault in something that could be looked at: a znode that does not decode, a refused setting."""
+    """A fault in something that could be read: a znode that does not decode, or a refused setting."""
 
     where: str
     what: str
@@ -49,7 +49,7 @@ class Trouble:
 
 @value
 class Sample:
-    """How many there are, and the names of the first few."""
+    """The number of some things, and the names of the first few."""
 
     count: int = 0
     examples: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class PropertyFile:
         return any(name in self.hidden for name in names_of(key)) or is_set(self.values, key)
 
     def is_on(self, key: str) -> bool:
-        """The value of a boolean key."""
+        """Whether the value of a boolean key is true."""
         return is_on(self.values, key)
 
     def number(self, key: str) -> int | None:
@@ -86,7 +86,7 @@ class PropertyFile:
         return None if key in self.hidden else number_of(self.values, key)
 
     def shown(self, key: str) -> str:
-        """The value for people, never a secret."""
+        """The value in a form for people, without secrets."""
         text = self.get(key)
         secret = key not in KEYS or KEYS[key].kind == "password"
         return HIDDEN if text and secret else text or "(not set)"
@@ -186,7 +186,7 @@ class Endurance:
 
 @value
 class TopicFacts:
-    """All topics, without those to be deleted. Bytes are those of one full request to a broker."""
+    """The facts about all topics but those with a pending deletion. Bytes are those of one full request to a broker."""
 
     topics: int = 0
     partitions: int = 0

@@ -91,7 +91,7 @@ class FileGatherer:
         )
 
     def broker(self, path: Path) -> BrokerFile | None:
-        """Like `controller`, for a file that may be a copy from another host."""
+        """Like `controller`, for a broker's file, which may be a copy from another host."""
         raw = self._read(path)
         if raw is None:
             return None
@@ -211,7 +211,7 @@ def _as_written(file: PropertyFile, raw: Mapping[str, str]) -> Iterator[tuple[st
 
 
 def level_and_state(directory: Path) -> tuple[int | None, str | None]:
-    """The metadata.version of a directory, formatted or reached, and the state of its migration."""
+    """The metadata.version of a directory (from its format or its log), and the state of its migration."""
     if any((directory / DIRECTORY_NAME).glob("*.log")) and _has_records(directory):
         with suppress(EmptyLogError):
             image = read_image(directory)
@@ -228,7 +228,7 @@ def _has_records(directory: Path) -> bool:
 
 
 def _unreadable(settings: Settings) -> Iterator[Trouble]:
-    """The parts of its security that this program cannot use, found by using them."""
+    """The security settings that this program cannot use. It finds them by using them."""
     attempts: list[Callable[[], object]] = [lambda: controller_security(settings)]
     if settings.zookeeper_metadata_migration_enable:
         attempts.append(lambda: broker_security(settings))
@@ -249,7 +249,7 @@ def _unreadable(settings: Settings) -> Iterator[Trouble]:
 
 
 def _unusable(settings: Settings) -> Iterator[Trouble]:
-    """Like `_unreadable`, for the metrics endpoint."""
+    """Like `_unreadable`, for the settings of the metrics endpoint."""
     if not settings.migrator_metrics_listener:
         return
     try:
@@ -259,7 +259,7 @@ def _unusable(settings: Settings) -> Iterator[Trouble]:
 
 
 def _usable(attempt: Callable[[], T]) -> T | None:
-    """None when it cannot be used; `_unreadable` says why."""
+    """The result of an attempt; None when it fails. `_unreadable` has the reason."""
     try:
         return attempt()
     except (OperatorError, ValueError, LookupError):
@@ -273,7 +273,7 @@ def _trouble(error: MigratorError, where: str) -> Trouble:
 
 
 def _or(attempt: Callable[[], T], otherwise: T) -> T:
-    """A property that depends on several settings, or ``otherwise`` when these do not go together."""
+    """A value that depends on several settings, or ``otherwise`` when these contradict each other."""
     try:
         return attempt()
     except (ValueError, LookupError):

@@ -66,7 +66,7 @@ def _ports(controller: ControllerFile) -> Iterator[PortFacts]:
 
 
 def _port(where: str, host: str, port: int) -> Iterable[PortFacts]:
-    """Bind a port for a moment. An address of another machine cannot be checked."""
+    """Bind a port for a moment. The address of another machine cannot be bound here, so it is not checked."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

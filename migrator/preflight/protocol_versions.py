@@ -34,7 +34,7 @@ CHARACTERS_MAX = 200
 
 @value
 class Said:
-    """One broker's value, or why it is unknown."""
+    """One broker's value, or the reason why it is unknown."""
 
     text: str = ""
     fault: str = ""
@@ -114,7 +114,7 @@ def version_of_brokers(said: Mapping[int, Said], type_it: str = TYPE_IT) -> Meta
 
 
 def _parsed(text: str) -> MetadataVersion | None:
-    """None for a release that has no metadata.version, such as 2.8."""
+    """The version for a text; None for a release that has no metadata.version, such as 2.8."""
     try:
         return parse_version(text)
     except ValueError:
@@ -122,7 +122,7 @@ def _parsed(text: str) -> MetadataVersion | None:
 
 
 def answers_text(said: Mapping[int, Said]) -> str:
-    """The answers as text; brokers with the same answer stand together."""
+    """The answers as text, grouped by answer."""
     kinds: dict[str, list[int]] = {}
     for broker_id, it in sorted(said.items()):
         kinds.setdefault(_short(it.fault or it.text), []).append(broker_id)

@@ -93,7 +93,7 @@ def look_at_spellings(reader: ZkSource, broker_configs: list[str], client_config
 
 
 def _ignored_client(path: str, tallies: _Tallies) -> None:
-    """The contents below a user's znode with an unusual name."""
+    """Note a client's config below a user's znode with an unusual name."""
     name = source.config_name(path)
     if "/clients/" in name:
         with contextlib.suppress(ZnodeError):
@@ -108,7 +108,7 @@ def _decoded(znodes: Iterable[Znode]) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _effective_parts(entity: str, held: dict[str, dict[str, str]]) -> str:
-    """Finds the first znode that has each part of the content."""
+    """Tell for each part of the content which znode counts: the first one that has this part."""
     parts: list[tuple[str, _Part]] = [("quotas", _is_other), ("credentials", _is_credential)]
     if entity.startswith("brokers/"):
         parts = [("configs", _is_other)]
@@ -181,7 +181,7 @@ class Surveyor:
         self.refused[path] = None
 
     def names(self, path: str) -> list[str]:
-        """Names below a path; empty when the path is missing or refused."""
+        """The names below a path; none when the path is missing or refused."""
         return source.names_below(self, path)
 
 
@@ -332,7 +332,7 @@ class ZooKeeperReading:
         return RecordReader(self._source, passwords=self._passwords, random=Random(0), on_fault=self._on_fault)
 
     def _topics(self, standing: Standing, racks: Mapping[int, str]) -> tuple[int, TopicFacts]:
-        """How many records the topics make, and the census."""
+        """Count the records of all topics, and take their census."""
         census = TopicCensus(standing.view.epoch, racks)
         reader = self._records()
         records, next_word = 0, time.monotonic() + PROGRESS_SECONDS
@@ -391,7 +391,7 @@ class ZooKeeperReading:
                 yield f"{'' if parent == '/' else parent}/{name}"
 
     def _orphans(self, listed: dict[str, list[str]]) -> Iterator[str]:
-        """Looked at twice, because topics may come and go while their names are read."""
+        """Find configs without a topic. Each is read twice, because topics may come and go meanwhile."""
         topics = {paths.name_of(path) for path in listed["topics"]}
         names = [name for path in listed["topic configs"] if (name := paths.name_of(path)) not in topics]
         read = self._source.read

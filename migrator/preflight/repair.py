@@ -148,7 +148,7 @@ class PartitionStates:
 
 
 def _all_answered(brokers: Iterable[int], answers: Mapping[int, BrokerAnswer]) -> None:
-    """Refuse if a broker did not answer: it may know the newest epoch."""
+    """Refuse the repair if a broker did not answer: that broker may know the newest epoch."""
     for broker_id in brokers:
         answer = answers.get(broker_id)
         if answer is None or answer.apis is None:

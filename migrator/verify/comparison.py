@@ -66,7 +66,7 @@ class Reading:
 
     @classmethod
     def of(cls, tasks: Sequence[Sequence[tuple[str, int, int]]], at_driver: int) -> Self:
-        """The reading of tasks that have read these ranges: file, first byte, byte after the last."""
+        """The sum of the bytes that tasks have read. A task's ranges: file, first byte, byte after the last."""
         sizes = [sum(end - start for _, start, end in ranges) for ranges in tasks]
         twice, ends = 0, Counter[str]()
         for path, start, end in sorted(chain(*tasks)):
@@ -81,7 +81,7 @@ class Reading:
         )
 
     def to_json(self) -> dict[str, int]:
-        """For scripts."""
+        """The figures as JSON for scripts."""
         return {
             "tasks": self.tasks,
             "bytes": self.size,
@@ -112,7 +112,7 @@ class Comparison:
 
     @property
     def differences(self) -> int:
-        """How many leaves differ."""
+        """The number of leaves that differ."""
         return sum(counts.missing + counts.extra + counts.different for counts in self.kinds.values())
 
 
@@ -135,7 +135,7 @@ def settled(first: Comparison, different: Iterable[Difference], agreed: Collecti
 
 
 def place_of(difference: Difference) -> tuple[str, str, str]:
-    """The order in which differences are shown."""
+    """The sort key of a difference, for the order in which people see them."""
     return difference.key
 
 

@@ -59,7 +59,7 @@ class History:
         self._directory = directory
 
     def append(self, entry: HistoryEntry) -> None:
-        """Add the newest entry. The file is replaced as a whole, so a reader sees the old one or the new one."""
+        """Add the newest entry. The file is replaced as a whole, so a reader sees the old file or the new one."""
         day = dt.datetime.fromtimestamp(entry.time_ms / 1000, dt.UTC).strftime("%Y-%m-%d")
         path = self._directory / f"verify-{day}.parquet"
         try:

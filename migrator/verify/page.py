@@ -72,12 +72,12 @@ class LineChart:
 
 
 def row_bars(kinds: Mapping[str, KindCounts]) -> tuple[BarGroup, ...]:
-    """How many rows each side has, on a logarithmic scale; kinds without a row are left out."""
+    """The number of rows on each side, on a logarithmic scale; kinds without a row are left out."""
     return _groups(kinds, SIDES, lambda number: math.log10(number + 1), zeros=True)
 
 
 def difference_bars(kinds: Mapping[str, KindCounts]) -> tuple[BarGroup, ...]:
-    """How many rows differ in which way; kinds without differences are left out."""
+    """The number of rows for each kind of difference; kinds without differences are left out."""
     return _groups(kinds, STATUSES, float, zeros=False)
 
 
@@ -117,7 +117,7 @@ def line(history: Sequence[HistoryEntry]) -> LineChart | None:
 
 
 def badness(entry: HistoryEntry) -> tuple[int, int]:
-    """The worst verdict first, and of these the largest lag."""
+    """The sort key of a comparison, by verdict and then by lag."""
     return _SEVERITY.index(entry.verdict), -1 if entry.lag is None else entry.lag
 
 

@@ -64,7 +64,7 @@ class StorePath(PosixPath):
         return "/".join(self.parts[1:])
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:  # noqa: ARG002 - a store has none
-        """Size and time of last change."""
+        """The size of the file, and the time of its last change."""
         found = self._info()
         if not found.is_file:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
@@ -72,15 +72,15 @@ class StorePath(PosixPath):
         return os.stat_result((stat.S_IFREG, 0, 0, 0, 0, 0, found.size, 0, 0, 0), times)
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002 - likewise
-        """Whether there is such a key, or one that continues it."""
+        """Whether the store has this key, or keys below this path."""
         return bool(self._info().type.name != "NotFound")
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:  # noqa: ARG002 - likewise
-        """Whether a key continues this path."""
+        """Whether the store has keys below this path."""
         return bool(self._info().type.name == "Directory")
 
     def iterdir(self) -> Iterator[StorePath]:  # type: ignore[override]  # of this class, too
-        """The names directly below."""
+        """The paths directly below this one."""
         from pyarrow.fs import FileSelector  # noqa: PLC0415 - a controller has no pyarrow
 
         with self._named_errors():
@@ -88,7 +88,7 @@ class StorePath(PosixPath):
         return iter([self / found.base_name for found in listed])
 
     def open(self, mode: str = "rb", buffering: int = -1, *_: Any) -> BinaryIO:  # type: ignore[override]
-        """A file to read, at any position. ``buffering``: the least that one request fetches, in bytes."""
+        """Open a file to read at any position. ``buffering``: the least that one request fetches, in bytes."""
         if mode != "rb":
             raise OSError(errno.EROFS, "a store is only read", str(self))
         with self._named_errors():
@@ -96,7 +96,7 @@ class StorePath(PosixPath):
         return cast("BinaryIO", io.BufferedReader(raw, max(buffering, WINDOW_BYTES)))
 
     def read_bytes(self) -> bytes:
-        """The whole content."""
+        """Read the whole content."""
         with self.open() as file:
             return file.read()
 
@@ -106,7 +106,7 @@ class StorePath(PosixPath):
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """Give an error of Arrow the number that a file of this machine has in this case."""
+        """Turn an error of Arrow into an OSError with the number that a local file would give."""
         try:
             yield
         except FileNotFoundError as error:

@@ -188,7 +188,7 @@ class Recheck:
         return self._until_complete(self.zookeeper.mark())
 
     def until_passed(self) -> int:
-        """Wait, for a bounded time, until ZooKeeper holds the log up to its present end. Returns that offset."""
+        """Wait, for a bounded time, until ZooKeeper holds the log up to its end at the call. Returns that offset."""
         self._deadline = time.monotonic() + self.patience.total
         self.log.advance()
         end = self.log.image.provenance.offset

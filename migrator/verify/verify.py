@@ -39,7 +39,7 @@ Begin = Callable[[str], None]
 
 
 def unheard(_: str) -> None:
-    """The default `Begin`."""
+    """Do nothing: the default `Begin`."""
 
 
 PASSES_MAX = 3

@@ -76,7 +76,7 @@ class WatchMetrics:
 
 
 def entry_of(found: Verdict | OperatorError, foreign: int, now_ms: int) -> HistoryEntry:
-    """The entry of a comparison, or of a failed one."""
+    """The entry of the history for a comparison, or for a failed one."""
     if isinstance(found, OperatorError):
         return HistoryEntry(now_ms, "could not tell", -1, -1, None, 0, 0, 0, foreign, 0.0, str(found))
     return HistoryEntry(

@@ -261,7 +261,7 @@ async def bind(host: str, port: int, backlog: int) -> list[socket.socket]:
 
 
 def tls_failure(error: Exception) -> str:
-    """Why a handshake failed, for the operator."""
+    """The reason of a failed handshake, for the operator."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

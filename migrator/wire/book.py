@@ -165,16 +165,16 @@ class Charge:
         self._settle(self._book.room(caller, stage), caller, amount)
 
     def handed(self) -> None:
-        """The peer has to send or take the next part now; its patience begins."""
+        """Note that the peer has to send or take the next part now; its patience begins."""
         self.arrived()
         self.room.in_hand[self] = self._book.clock()
 
     def arrived(self) -> None:
-        """This process has to act now; the peer is waited for no more."""
+        """Note that this process has to act now, and no longer waits for the peer."""
         self.room.in_hand.pop(self, None)
 
     def granted(self) -> None:
-        """The room that it waits for has space."""
+        """Take the space that the room now has for this charge, and let the request go on."""
         want, self._want = self._want, None
         if want is not None:
             self._settle(want.room, want.caller, want.amount)
@@ -194,7 +194,7 @@ class Charge:
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for a room."""
+        """Whether the charge waits for a room."""
         return self._want is not None
 
     def _settle(self, room: Room, caller: Caller, amount: int) -> None:
@@ -347,7 +347,7 @@ class Room:
         return next(filter(self._leaves_enough, firsts), None)
 
     def _leaves_enough(self, want: Want) -> bool:
-        """Whether its caller would leave enough space to the other callers."""
+        """Whether the charge's caller would leave enough space to the other callers."""
         mine = self._other_bytes_of_caller(want)
         return not mine or (self._slots is None and mine + want.amount <= self.limit // 2)
 

@@ -155,7 +155,10 @@ class Connection:
             raise ClientGoneError(str(error)) from None
 
     def _identified(self) -> Caller:
-        """Determine the caller to which its frames are charged. The rights of a principal may change at any time."""
+        """Determine the caller to which the connection's frames are charged.
+
+        A principal's rights may change at any time.
+        """
         caller = self._account.caller = self._listener.callers.caller(self._principal, self.host, self._stream)
         return caller
 

@@ -126,7 +126,7 @@ def pem_of(certificates: tuple[bytes, ...]) -> str:
 
 
 def _stream(secret: bytes, salt: bytes, length: int) -> Iterator[bytes]:
-    """The byte stream that the key is XORed with: each part is the digest of secret and previous part."""
+    """The bytes with which the key is XORed: each part is the digest of the secret and the part before."""
     last = salt
     for _ in range(0, length, _DIGEST_BYTES):
         last = hashlib.sha1(secret + last, usedforsecurity=False).digest()
@@ -134,7 +134,7 @@ def _stream(secret: bytes, salt: bytes, length: int) -> Iterator[bytes]:
 
 
 def _secret(password: str) -> bytes:
-    """A password as the bytes of Java's characters."""
+    """A password as bytes of Java's characters (UTF-16)."""
     return password.encode("utf-16-be", "surrogatepass")
 
 
@@ -145,7 +145,7 @@ def _certificate(reader: _Reader, version: int) -> bytes:
 
 
 def _der(data: bytes, tag: int) -> tuple[bytes, bytes]:
-    """The content of the first element, and the bytes after it."""
+    """The content of the first DER element, and the bytes after it."""
     if len(data) < 2 or data[0] != tag:
         raise JksError("its private key is damaged")
     length, begin = data[1], 2

@@ -36,7 +36,7 @@ SNAPSHOT_MOVED = (ErrorCode.snapshot_not_found, ErrorCode.position_out_of_range)
 
 
 class NoAnswerError(MigratorError):
-    """No controller knows now which records are committed; the message has the reason."""
+    """No controller can tell now which records are committed. The message has the reason."""
 
 
 class SnapshotGoneError(NoAnswerError):

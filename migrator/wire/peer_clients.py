@@ -64,7 +64,7 @@ class PeerClients:
         return client
 
     def held(self, peer: int) -> KafkaClient | None:
-        """The client of a peer, if there is one. Its connection has the peer's API versions and features."""
+        """The client of a peer, if this node has one. Its connection has the peer's API versions and features."""
         return self._clients.get(peer)
 
     async def close(self) -> None:

@@ -115,7 +115,7 @@ def _data_of(info: _Element) -> bytes:
 
 
 def _opened(info: _Element, password: str) -> bytes:
-    """The bags of one part of the store."""
+    """The bags of one part of the store, decrypted if necessary."""
     kind, explicit = info.parts
     if kind.content == _PKCS7_DATA:
         return _octets(explicit.parts[0])

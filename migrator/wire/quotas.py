@@ -77,7 +77,7 @@ class ConnectionRate:
             self._samples[-1][1] -= 1
 
     def idle(self, now: float) -> bool:
-        """Whether no window has a count any more."""
+        """Whether every window is empty."""
         self._forget(now)
         return not self._samples
 

@@ -48,7 +48,7 @@ Told = Callable[[int, int, str, int], None]
 
 
 def ignore(_node_id: int, _epoch: int, _host: str, _port: int) -> None:
-    """The default: the leaders' addresses that peers name are ignored."""
+    """Do nothing: the default, which ignores the leaders' addresses that peers name."""
 
 
 NO_PRE_VOTES = VoteResponse(ErrorCode.unsupported_version, ErrorCode.none, -1, -1, vote_granted=False)

@@ -101,7 +101,7 @@ class Request:
         await self._move(Stage.WORKING, cost, caller)
 
     def begun(self, cost: int) -> None:
-        """The request is worked on without waiting, and takes ``cost`` bytes."""
+        """Note that the request is worked on without waiting, and takes ``cost`` bytes."""
         self._charge.hold(Stage.READING, cost, self._account.caller)
 
     async def reserve(self, size: int) -> None:
@@ -113,7 +113,7 @@ class Request:
             await self._move(Stage.ANSWERING, size, self._account.caller)
 
     def handed(self) -> None:
-        """The peer has to take the next part of the answer now."""
+        """Note that the peer has to take the next part of the answer now."""
         self._charge.handed()
 
     def park(self) -> bool:
@@ -122,7 +122,7 @@ class Request:
         return self._charge.try_move(Stage.PARKED)
 
     def appended(self) -> None:
-        """The records of the request are in the log. It waits for the quorum now and cannot be refused any more."""
+        """Note that the records are in the log. The request waits for the quorum now and cannot be refused any more."""
         self._charge.hold(Stage.PARKED, self._charge.held)
 
     async def _move(self, stage: Stage, amount: int, caller: Caller) -> None:
@@ -135,7 +135,7 @@ class Request:
 
 
 class _Uncounted:
-    """The request of another interface (gRPC), which has few known callers and counts no bytes."""
+    """A request of another interface (gRPC). Its callers are few and known, so no bytes are counted."""
 
     is_contested = False
     abandonable = staticmethod(nullcontext)
@@ -145,14 +145,14 @@ class _Uncounted:
         return lanes().of_size(size)
 
     async def reserve(self, size: int) -> None:
-        """Holds nothing."""
+        """Do nothing: no bytes are counted."""
 
     def park(self) -> bool:
-        """Holds nothing."""
+        """Do nothing: no bytes are counted."""
         return True
 
     def appended(self) -> None:
-        """Holds nothing."""
+        """Do nothing: no bytes are counted."""
 
 
 REQUEST: ContextVar[Request | _Uncounted] = ContextVar("REQUEST", default=_Uncounted())  # noqa: B039 - holds nothing

@@ -67,7 +67,7 @@ class SaslSettings:
         return login.user if isinstance(login, PasswordLogin) and not login.is_token else ""
 
     def server(self) -> SaslServer:
-        """A new connection's server side."""
+        """The server's side of the login on a new connection."""
         return SaslServer(self.exchanges, self.max_reauth_ms)
 
     def client(self) -> tuple[str, ClientExchange]:
@@ -187,7 +187,7 @@ def _refuse_classes(keys: ListenerKeys, enabled: tuple[str, ...]) -> None:
 
 
 def _java_class(name: str, where: str, remedy: str, *, admits: bool = False) -> OperatorError:
-    """The refusal of a class; ``admits``: in Kafka it decides who may log in."""
+    """The error for a Java class. ``admits``: whether the class decides in Kafka who may log in."""
     also = ", and it decides who may log in" if admits else ""
     return OperatorError(f"{name} is a Java class, which cannot run here{also}", where=where, remedy=remedy)
 

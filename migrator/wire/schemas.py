@@ -152,7 +152,7 @@ def encode_request_header(header: RequestHeader) -> Chunks:
 
 @lru_cache(maxsize=1000)
 def _behind_correlation(api_key: int, version: int, client_id: str | None) -> bytes:
-    """The bytes after the correlation id, which are the same for requests of one kind and client."""
+    """The header's bytes after the correlation id, equal for all requests of one kind and client."""
     header_type = request_type(api_key, version).__header_schema__
     head = build(header_type, request_api_key=api_key, request_api_version=version, client_id=client_id)
     return b"".join(encode_entity(head))[_PREFIX.size :]
@@ -201,7 +201,7 @@ def part_type(entity_type: Any, *path: str) -> Any:
 
 @cache
 def _plan(entity_type: Any) -> tuple[tuple[str, Callable[[Any], Any], Any], ...]:
-    """The name of each field, the function that converts a given value, and the default."""
+    """For each field: its name, the function that converts a given value, and the default."""
     return tuple((shape.name, _filler(shape), default_of(entity_type, shape)) for shape in shapes_of(entity_type))
 
 

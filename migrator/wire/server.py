@@ -163,7 +163,7 @@ class KafkaListener:
         return self._acceptor.refused
 
     def identified(self, stream: FrameStream, account: Account) -> None:
-        """The peer is authenticated: the bounds of logins no longer apply."""
+        """Note that the peer is authenticated, so the bounds of logins no longer apply."""
         stream.max_frame_bytes = self.limits.max_request_bytes
         account.patience = PATIENCE_SECONDS
         self.quotas.logins.leave(stream)
@@ -270,7 +270,7 @@ class KafkaListener:
         task.cancel()
 
     def say(self, host: str, reason: str) -> None:
-        """Log why a connection is closed, at a bounded rate."""
+        """Log why a connection is closed. The number of lines per time has a bound."""
         left_out = self._lines.take()
         if left_out is not None:
             more = f" ({left_out} more were not logged)" if left_out else ""

@@ -220,7 +220,7 @@ def _pkcs12(data: bytes, path: str, key: str, password: str | None) -> PemStore:
 def _anchors(
     data: bytes, found: pkcs12.PKCS12KeyAndCertificates, path: str, key: str, password: str | None
 ) -> tuple[bytes, ...]:
-    """The certificates that Java trusts: those with a mark, and the certificate of a private key."""
+    """The certificates that Java would trust: those with a mark, and the certificate of a private key."""
     try:
         marked = marked_certificates(data, password)
     except MarksError as error:

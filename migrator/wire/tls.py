@@ -199,7 +199,7 @@ def server_context(keys: ListenerKeys, protocol: str) -> ssl.SSLContext:
 
 
 def client_context(keys: ListenerKeys) -> ssl.SSLContext:
-    """TLS of outgoing connections; errors as `server_context`."""
+    """The TLS context of outgoing connections; errors as `server_context`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _versions(context, keys)
     where, algorithm = keys.find("ssl.endpoint.identification.algorithm")
@@ -256,7 +256,7 @@ def _alternative_names(certificate: x509.Certificate) -> set[str]:
 
 
 def _store(keys: ListenerKeys, kind: str, inline: tuple[str, ...]) -> tuple[str, PemStore | None]:
-    """The key of a store and its content; ``kind`` is keystore or truststore."""
+    """The configuration key of a store's file, and the store's content; ``kind`` is keystore or truststore."""
     type_key, store_type = keys.find(f"ssl.{kind}.type")
     location_key, location = keys.find(f"ssl.{kind}.location")
     texts = [keys.get(key) for key in inline]

@@ -81,7 +81,7 @@ class OwnLog(_InResponse):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponsePartitionData(_InResponse):
-    """The fields of version 1, and one more tagged field."""
+    """The fields of version 1, and a tagged field in which this program's controllers report their log."""
 
     partition_index: i32 = field(metadata={"kafka_type": "int32"})
     error_code: ErrorCode = field(metadata={"kafka_type": "error_code"})

@@ -116,7 +116,7 @@ class _Encoding:
     async def encoded(
         self, request: LegacyRequest, body: _Body | None, epoch: int
     ) -> tuple[tuple[int, int], list[bytes]]:
-        """API and version, and the request. When the channel closes during that, the next channel encodes the body."""
+        """API, version and encoded request. If the channel closes meanwhile, the next channel encodes the body."""
         encoder = self._encoder
         async with self._turn:
             match request:
@@ -405,7 +405,7 @@ async def forget(chunks: list[bytes]) -> None:
 
 
 def _partition_errors(answer: Any) -> Iterable[ErrorCode]:
-    """The errors of partitions. LeaderAndIsr has them by topic, StopReplica in one list, UpdateMetadata has none."""
+    """The errors by partition: LeaderAndIsr has them by topic, StopReplica in a list, UpdateMetadata has none."""
     for partition in getattr(answer, "partition_errors", ()):
         yield ErrorCode(partition.error_code)
     for topic in getattr(answer, "topics", ()):

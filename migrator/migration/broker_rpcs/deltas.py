@@ -114,7 +114,7 @@ def _waiting(delta: ImageDelta, told: Told) -> Work[Mapping[Uuid, int]]:
 
 
 def _deletions(delta: ImageDelta, outbox: Outbox) -> Work[None]:
-    """Deleted topics are removed from every metadata cache, and their logs from every replica."""
+    """Plan the requests that remove deleted topics from the metadata caches, and their logs from the replicas."""
     before, after = delta.before.topics.by_id, delta.after.topics.by_id
     found, turn = list[TopicImage](), Turn()
     for topic_id in delta.changes.topics:
@@ -197,7 +197,7 @@ def plan_again(image: MetadataImage, terms: Terms, told: Told, broker_ids: Colle
 
 
 def _removals(before: MetadataImage, changed: Iterable[TopicPartitions], outbox: Outbox) -> Work[None]:
-    """Replicas that are no longer assigned are deleted (KAFKA-16120)."""
+    """Plan the StopReplica requests for replicas that are no longer assigned (KAFKA-16120)."""
     stops: dict[int, list[StoppedTopic]] = {}
     turn = Turn()
     for part in changed:

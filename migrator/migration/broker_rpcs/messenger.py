@@ -114,8 +114,8 @@ class BrokerMessenger:
     def open(
         self, controller: SendingController, image: MetadataImage, has_config: Container[str], predecessor_offset: int
     ) -> None:
-        """A claim is held: send the first, partial state to every broker. ZooKeeper may have `reached` something under
-        it already."""
+        """Send the first, partial state to every broker, because a claim is held now. ZooKeeper may have `reached`
+        something under this claim already."""
         reached = self._reached
         self.close()
         self._reached = reached
@@ -166,13 +166,13 @@ class BrokerMessenger:
             self._add(self._tell_pending)
 
     def reached(self, offset: int) -> None:
-        """ZooKeeper holds everything up to this offset."""
+        """Note that ZooKeeper holds everything up to this offset."""
         self._reached = max(self._reached, offset)
         if self._channels is not None and self._told.is_open:
             self._add(self._release)
 
     def close(self) -> None:
-        """The claim is gone: stop sending."""
+        """Stop sending, because the claim is gone."""
         self._steps = deque()
         self._pending, self._telling = [], []
         self._image, self._reached = None, -1

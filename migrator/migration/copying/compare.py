@@ -77,7 +77,7 @@ class _Removals:
         self.writes: list[EntityWrite] = []
 
     def taken_out_of(self, writes: Iterable[EntityWrite]) -> Iterator[EntityWrite]:
-        """Yield all other writes."""
+        """Keep the removals among these writes, and yield all other writes."""
         for write in writes:
             if write.effect in REMOVALS:
                 self._take(write)
@@ -95,7 +95,7 @@ class _Removals:
             self.writes.append(write)
 
     def held(self) -> HeldDeletes | None:
-        """The removals, if they are too many and are not those that were allowed."""
+        """The removals that need an operator's order: more than the bound, and other ones than the order allowed."""
         digest = f"{self._digest % (1 << 8 * DIGEST_BYTES):0{2 * DIGEST_BYTES}x}"
         if self._count <= self._bound or digest == self._allowed:
             return None

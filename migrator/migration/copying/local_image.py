@@ -53,7 +53,7 @@ def load_image(
 
 
 def bytes_to_load(directory: Path, at: EpochOffset, known: MetadataImage = EMPTY_IMAGE) -> int:
-    """About how many bytes `load_image` will read; those before and after it in a segment are counted, too."""
+    """About how many bytes `load_image` will read. Segments count as a whole."""
     listing = list_log(directory)
     first, files = 0, list[Path]()
     if _follows(listing, known, at):

@@ -66,7 +66,7 @@ def forbidden_to(session: ZooKeeperSession, reader: ZkSource) -> Iterator[ZnodeE
 
 
 def _there(reader: ZkSource, candidates: list[str]) -> tuple[str, ...]:
-    """The candidates that exist and may be read. Those that may not be read are reported elsewhere."""
+    """The candidates that exist and may be read. The reader reports those that may not be read."""
     found = reader.read(candidates)
     return tuple(path for path, znode in zip(candidates, found, strict=True) if znode is not None)
 

@@ -76,7 +76,7 @@ class CopyEnd:
 
 
 def ignore(_phase: WorkPhase) -> None:
-    """Does nothing: for a source that need not catch up."""
+    """Do nothing: the default for a source that need not catch up."""
 
 
 def decode_all(

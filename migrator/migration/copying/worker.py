@@ -77,7 +77,7 @@ Task = DecodeTask | CopyTask | CompareTask
 
 @value
 class LoadAhead:
-    """No task: loads the image at ``at`` in advance. A `CompareTask` that comes later loads only what followed."""
+    """An order without a task: load the image at ``at``. A later `CompareTask` loads only the records since."""
 
     directory: Path
     at: EpochOffset
@@ -150,7 +150,7 @@ def _load(task: CompareTask, meter: Meter, known: MetadataImage) -> MetadataImag
 
 
 def loaded_ahead(order: LoadAhead, known: MetadataImage, on_bytes: OnBytes = nothing) -> MetadataImage:
-    """The image of the order; the known one when the log cannot be read, which the next task reports."""
+    """The ordered image, or the known one when the log cannot be read: the next task reports that error."""
     try:
         return load_image(order.directory, order.at, on_bytes, known)
     except MigratorError:
@@ -164,7 +164,7 @@ def _results(
     source, random = MeteredSource(reader, meter), Random(os.urandom(16))
 
     def begin(phase: WorkPhase) -> None:
-        """The server of this session may be behind the one on which the claim was won."""
+        """Begin a phase. The server of this session may be behind the server that granted the claim, so catch up."""
         meter.begin(phase)
         reader.catch_up()
 
@@ -216,7 +216,7 @@ def main(pipe: Connection) -> None:
 
 
 def _tell_waiting(pipe: Connection, working: Working) -> None:
-    """Report the progress of a loading in advance if a task waits for its end; before that nobody reads."""
+    """Report the progress of loading ahead once a task waits in the pipe; before that, nobody reads reports."""
     if pipe.poll():
         pipe.send(working)
 

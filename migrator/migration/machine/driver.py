@@ -33,7 +33,7 @@ from migrator.records.metadata import ZkMigrationState
 
 
 class MigrationDriver:
-    """One per process, for its whole life. Not thread-safe: the node's event loop owns it."""
+    """The state machine of the migration. One per process; not thread-safe: the node's event loop owns it."""
 
     def __init__(self, identity: Identity) -> None:
         self._memory = VolatileState(identity)
@@ -81,7 +81,7 @@ class MigrationDriver:
         return isinstance(event, ev.WorkProgressed) and self._memory.now_ms - self._memory.told_ms < TELL_MS
 
     def _stale(self, event: ev.Event) -> bool:
-        """Whether the event is out of date: it is of another leader epoch, or of work that was begun anew since."""
+        """Whether the event is out of date: from another leader epoch, or for work that was begun anew since."""
         memory = self._memory
         ticket = getattr(event, "ticket", None)
         if ticket is not None:
@@ -136,7 +136,7 @@ class MigrationDriver:
         return ef.ScheduleTimer(memory.ticket, delay)
 
     def _ask(self) -> ev.Ticket:
-        """The ticket for an effect that gets an answer."""
+        """A new ticket, for an effect that gets an answer."""
         self._memory.outstanding = True
         return self._memory.ticket
 
@@ -273,7 +273,7 @@ class MigrationDriver:
 
 
 def _may(state: State, effect: ef.Effect) -> bool:
-    """Whether the state allows what the effect writes to ZooKeeper."""
+    """Whether the state allows the writes to ZooKeeper that the effect makes."""
     match effect:
         case ef.TakeClaim() | ef.ReleaseClaim() | ef.NudgeElection():
             return state.properties.writes is Writes.CLAIM

@@ -88,7 +88,7 @@ class GuardAnswer:
 
 
 class Ownership(Enum):
-    """Which log the offset in ``/migration`` belongs to."""
+    """The log to which the offset in ``/migration`` belongs."""
 
     OURS = "ours"
     NOT_COPIED = "not copied"

@@ -181,7 +181,7 @@ def _election_finding(memory: VolatileState, standing: guards.Standing) -> Findi
 
 
 def _stray(memory: VolatileState) -> Finding:
-    """Another controller claims meanwhile. If that happens again and again, the examinations back off."""
+    """Count a claim that another controller made meanwhile. After repeated claims, the examinations back off."""
     memory.term.failures += 1
     return Finding.STRAY_CLAIM
 

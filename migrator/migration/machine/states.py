@@ -298,7 +298,7 @@ def public_state(record: ZkMigrationState, state: State = State.INACTIVE) -> Pub
 
 
 def forceable_in(what: Force) -> tuple[State, ...]:
-    """The states in which an operator may force it."""
+    """The states in which an operator may give this order to force."""
     return tuple(state for state in State if what in state.properties.forceable)
 
 

@@ -20,7 +20,7 @@ NAMED = 3
 
 
 def assess(memory: VolatileState, around: Surroundings) -> Readiness:
-    """Find who is missing now. The result is remembered, and since when nobody has been missing."""
+    """Find the missing nodes, and remember them, and the time since when no node has been missing."""
     doubts = _doubts(memory, around)
     requirements = readiness.Requirements(memory.identity.inter_broker_listener, around.metadata_version)
     found = readiness.assess(

@@ -138,7 +138,7 @@ class _Topic:
         self._left = left
 
     def write(self, parents: Parents) -> EntityWrite | None:
-        """The write that makes them equal; None when they are equal."""
+        """The write that makes ZooKeeper's topic equal to the image's; None when both are equal."""
         held = self._held_assignment()
         entity = entity_name(EntityKind.TOPIC, self._name)
         if held is not None and held.topic_id not in {None, self._topic.topic_id}:
@@ -153,7 +153,7 @@ class _Topic:
         return EntityWrite(entity, (*parents.of(*_TOPIC_PARENTS), *changes), notices, effect)
 
     def _held_assignment(self) -> TopicAssignment | None:
-        """The assignment in ZooKeeper; None when it is missing or does not decode: it is written in both cases."""
+        """The assignment in ZooKeeper; None when it is missing or does not decode, so that it has to be written."""
         topic = self._znodes.topic
         try:
             return decode_topic(topic.path, topic.data) if topic is not None else None
@@ -176,7 +176,7 @@ class _Topic:
         return (Create(path, data),) if self._znodes.topic is None else (SetData(path, data),)
 
     def _config(self) -> tuple[tuple[Op, ...], tuple[Op, ...]]:
-        """Operations and notices. A new topic's config needs no notice."""
+        """The operations on the topic's config, and the notices to brokers. A new topic's config needs no notice."""
         path, znode = paths.topic_config(self._name), self._znodes.config
         if self._left is not None:
             return ((Create(path, self._target.encode_config({})),) if self._name in self._left else ()), ()
@@ -423,7 +423,7 @@ def _tokens(zookeeper: ZkSource, target: Target, parents: Parents, *, only: str 
 
 
 class Parents:
-    """Looks up each parent once; a parent that it has had created counts as existing."""
+    """Finds missing parents. Each parent is looked up once, and a parent whose creation is on the way exists."""
 
     def __init__(self, zookeeper: ZkSource) -> None:
         self._source = zookeeper

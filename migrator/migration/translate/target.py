@@ -213,17 +213,17 @@ def entry_of(acl: Acl) -> acls.AclEntry:
 
 
 def config_notice(name: str) -> Create:
-    """Tells the brokers in ZooKeeper mode to read a config again."""
+    """The znode that tells brokers in ZooKeeper mode to read a config again."""
     return Create(paths.CONFIG_CHANGE_PREFIX, encode_config_change(name), sequential=True)
 
 
 def acl_notice(pattern: acls.ResourcePattern) -> Create:
-    """Tells the brokers to read the ACLs of a resource pattern again."""
+    """The znode that tells brokers to read the ACLs of a resource pattern again."""
     return Create(acls.acl_change_prefix(pattern), acls.encode_acl_change(pattern), sequential=True)
 
 
 def token_notice(token_id: str) -> Create:
-    """Tells the brokers to read a delegation token again. (Stock controllers write no such notice.)"""
+    """The znode that tells brokers to read a delegation token again. (Stock controllers write no such notice.)"""
     return Create(paths.TOKEN_CHANGE_PREFIX, encode_token_change(token_id), sequential=True)
 
 

@@ -115,7 +115,7 @@ def _topics(before: MetadataImage, target: Target, changes: Changes) -> Steps:
 
 
 def _whole_topic(gone: TopicImage | None, born: TopicImage | None, target: Target, turn: Turn) -> Steps:
-    """A topic that is deleted, created, or first deleted and then created again; without any, a turn is over."""
+    """Write a topic that is deleted, created, or deleted and created again. With no topic, end the turn."""
     topic = gone or born
     if topic is None:
         yield None

@@ -23,20 +23,20 @@ TOO_MANY = "since the comparison began, more has changed than can be read again 
 
 
 def are_too_many(image: MetadataImage, entities: Collection[str]) -> bool:
-    """Whether these are too many entities to be read again beside the writes."""
+    """Whether there are too many entities to read them again beside the writes."""
     return len(entities) > MAX_ENTITIES or znodes_of(image, entities) > MAX_ZNODES
 
 
 @dataclass(slots=True)
 class TakeoverComparison:
-    """One per takeover. ``number``: the number in the worker's messages; ``ended``: everything was compared."""
+    """The comparison of one takeover. ``number``: as in the worker's messages; ``ended``: all was compared."""
 
     number: int
     doubts: set[str] = field(default_factory=set)
     ended: bool = False
 
     def heard(self, event: ReconcileWrites) -> str:
-        """Take findings. Returns why the comparison has to be given up, or nothing."""
+        """Take findings. Returns the reason to give the comparison up, or nothing."""
         if event.number != self.number:
             return ""
         self.doubts.update(write.entity for write in event.writes)

@@ -74,7 +74,7 @@ LIMITS = Limits()
 
 
 class WriteBehind:
-    """One for each leadership. Not thread-safe."""
+    """Writes committed changes to ZooKeeper; one object for each leadership. Not thread-safe."""
 
     def __init__(
         self, image: MetadataImage, derive: Derive, crc_at: CrcAt, limits: Limits = LIMITS, lag: Backlog | None = None
@@ -153,7 +153,7 @@ class WriteBehind:
 
     @property
     def reached(self) -> EpochOffset:
-        """Up to where ZooKeeper is known to hold everything; (-1, -1) while that is unknown."""
+        """The offset and epoch up to which ZooKeeper holds everything; (-1, -1) while they are unknown."""
         return EpochOffset(-1, -1) if self._mark is None else reached(self._mark)
 
     @property

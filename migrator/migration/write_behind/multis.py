@@ -69,16 +69,16 @@ class Flight:
 
     @property
     def bytes(self) -> int:
-        """About how many bytes are sent."""
+        """The approximate size of the multi on the wire."""
         return sum(map(op_bytes, self.ops))
 
     def is_large(self, limits: Limits) -> bool:
-        """Whether its one operation is larger than several together may be."""
+        """Whether the multi has one operation, and this is above the bound for several operations together."""
         return len(self.ops) == GUARDS + 1 and op_bytes(self.ops[GUARDS]) > limits.max_bytes
 
     @property
     def has_only_guards(self) -> bool:
-        """Whether it does nothing except, perhaps, move the mark."""
+        """Whether the multi changes nothing but, perhaps, the mark."""
         return len(self.ops) == GUARDS
 
     def guards_only(self) -> Flight:

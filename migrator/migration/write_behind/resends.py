@@ -37,7 +37,7 @@ class Losses:
         return now_ms >= self._due_ms
 
     def wake(self, now_ms: int) -> list[WakeAt]:
-        """The timer until then."""
+        """The effect that wakes the write-behind when the multi is due again; none if it is due now."""
         return [] if self.is_due(now_ms) else [WakeAt(self._due_ms)]
 
     def told(self, flight: Flight | None) -> Unanswered | None:

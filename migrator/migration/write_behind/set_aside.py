@@ -17,7 +17,7 @@ from migrator.zookeeper.request_size import op_bytes
 
 
 class TooLarge:
-    """One per leadership."""
+    """The changes that were set aside as too large for ZooKeeper; one object for each leadership."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

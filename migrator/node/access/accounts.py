@@ -46,7 +46,7 @@ class PublishedImages(Protocol):
 
 @value
 class _Look:
-    """The length of most salts in bytes (0: Kafka's own, in digits), and the most common number of iterations."""
+    """The most common length of a salt in bytes (0: a salt in Kafka's form, digits) and the most common iterations."""
 
     salt_bytes: int
     iterations: int

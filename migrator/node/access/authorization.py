@@ -31,7 +31,7 @@ class _NotReady:
     """The access of all callers except super users, until the entries are known."""
 
     def allows(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
-        """Decides nothing. :raises RefusedError: UNKNOWN_SERVER_ERROR."""
+        """Refuse to decide, because the entries are not known yet. :raises RefusedError: UNKNOWN_SERVER_ERROR."""
         del operation, resource_type, name
         raise not_ready()
 
@@ -75,7 +75,7 @@ class Authorization:
 
     @property
     def authorizer(self) -> Authorizer | None:
-        """The authorizer. A new one whenever the entries have changed; None until they are known."""
+        """The authorizer of the present entries, a new object after each change; None until the entries are known."""
         if not self._ready:
             self._ready = self._metadata.has_reached_high_watermark and self._work is None
         return self._authorizer if self._ready else None

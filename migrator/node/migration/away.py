@@ -58,7 +58,7 @@ class AwayNotes:
 
 
 async def keep_telling(hosts: str, connected: Callable[[], bool], why: Callable[[], str]) -> None:
-    """Look each second, until cancelled."""
+    """Log each second whether ZooKeeper is out of reach, if there is news, until cancelled."""
     notes = AwayNotes(hosts)
     while True:
         is_connected = connected()

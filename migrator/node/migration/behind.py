@@ -34,7 +34,7 @@ SET_ASIDE_REMEDY = (
 
 
 class Note(Protocol):
-    """Puts something into the journal."""
+    """A function that writes an event to the journal."""
 
     def __call__(self, kind: str, text: str, **details: str) -> None: ...
 

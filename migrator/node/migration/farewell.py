@@ -26,7 +26,7 @@ class Farewell:
 
     @property
     def sentence(self) -> str:
-        """The line for the log."""
+        """The farewell as a line for the log."""
         if self.lacks:
             return f"Stopped, ZooKeeper does not have everything: {self.lacks}"
         if self.migration is None:

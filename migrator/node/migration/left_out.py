@@ -31,7 +31,7 @@ CHANGED = "See in 'migrator status' what has changed. Give the order again if it
 
 
 class LeavingOut:
-    """Takes the orders on the active controller, one at a time."""
+    """Carries out orders to leave a lost node out of the migration, on the active controller, one at a time."""
 
     def __init__(self, core: NodeCore, runtime: MigrationRuntime, signals: VoterSignals) -> None:
         self._core = core

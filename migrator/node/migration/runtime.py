@@ -98,7 +98,7 @@ class NodeController:
         return await self._core.controller.append_encoded(epoch, batches)
 
     async def committed(self, offset: int) -> None:
-        """Wait until the image is published, too, so that the next step sees it."""
+        """Wait until the offset is committed and the image published, so that the next step sees its records."""
         await self._core.metadata.stable(offset)
 
     async def abort_open(self, epoch: int, reason: str) -> int | None:

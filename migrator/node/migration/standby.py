@@ -38,5 +38,5 @@ class Standby:
             self._loaded = at.offset
 
     def leads(self) -> None:
-        """This node leads: the worker gets its task, and the next one has loaded nothing."""
+        """Note that this node leads. The worker gets its task now, and the worker after it has loaded nothing."""
         self._loaded = -1

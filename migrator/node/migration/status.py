@@ -133,7 +133,7 @@ class MigrationInsight:
         )
 
     def problems(self) -> tuple[Problem, ...]:
-        """Why the migration does not go on."""
+        """The reasons why the migration does not go on."""
         status = self.driver
         hold = self._core.metadata.published.features.migration_hold
         if status.state.properties.at_rest:
@@ -402,7 +402,7 @@ def _waits_for_operator(status: DriverStatus) -> bool:
 
 
 def _where(status: DriverStatus) -> str:
-    """The state in words. For a state that goes on by itself, the public name is enough."""
+    """The state in words. For a state that ends without an operator, the public name is enough."""
     doing = f" ({status.state.value})" if _waits_for_operator(status) else ""
     return f"the migration is in {status.public.label}{doing}"
 
@@ -426,7 +426,7 @@ def _written_gate(view: MigrationInsight, image: MetadataImage) -> Gate:
 
 
 def _versions_gate(view: MigrationInsight) -> Gate:
-    """A ZooKeeper controller sends the versions as partition epochs, and brokers skip older ones (ADR 60)."""
+    """The gate of versions: a ZooKeeper controller sends them as partition epochs, brokers skip old ones (ADR 60)."""
     behind = view.write_behind_status()
     said = "" if behind is None else versions_said(behind)
     return Gate(

@@ -76,7 +76,7 @@ class Witnesses:
         await self._supervisor.close()
 
     def became_active(self, epoch: int, image: MetadataImage) -> None:
-        """Send requests to all of them, as long as their answers may count (see `LeaderListener`)."""
+        """Send requests to all brokers, as long as their answers may count (see `LeaderListener`)."""
         self._grace = self._supervisor.spawn(GRACE, self._ask_all(epoch, image))
 
     def lost_leadership(self, epoch: int) -> None:  # noqa: ARG002 - the listener's signature

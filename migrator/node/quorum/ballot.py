@@ -67,7 +67,7 @@ class Ballot:
         successor."""
 
     async def consult(self, candidate_id: int) -> None:
-        """Ask the candidate right before the core gets its Vote."""
+        """Ask a candidate whether it may lead the migration, before the core gets the candidate's Vote."""
         if not self._asks():
             return
         answer = await self._ask(candidate_id, self.patience_seconds)
@@ -93,7 +93,7 @@ class Ballot:
             await asyncio.sleep(KEEP_SECONDS)
 
     def may_grant(self, candidate_id: int) -> bool:
-        """The result of `consult`. A voter that was not asked yet gets True: it may be a leader's successor."""
+        """Whether the last `consult` allows a vote. True for a voter not asked yet: it may be a leader's successor."""
         return not self._asks() or self._allowed.get(candidate_id, candidate_id in self._voters())
 
     def _known(self) -> frozenset[int]:

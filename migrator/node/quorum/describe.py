@@ -39,7 +39,7 @@ class QuorumDescriber:
         self._says = says
 
     async def __call__(self, call: Call) -> Any:
-        """kio's response of the request's version."""
+        """Answer DescribeQuorum with kio's response in the version of the request."""
         if not _is_about_metadata(call.body.topics):
             unknown = ErrorCode.unknown_topic_or_partition
             return call.respond(

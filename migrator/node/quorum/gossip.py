@@ -146,7 +146,7 @@ class Gossip:
             await asyncio.gather(*(self._exchange(peers, node_id) for node_id in sorted(others)))
 
     async def _exchange(self, peers: GossipTransport, node_id: int) -> None:
-        """Ask a peer, and send it our address unless it has that already."""
+        """Ask a peer for its addresses, and send it our address unless the peer already has that."""
         try:
             known = await peers.discover(node_id, self.heard(), REQUEST_SECONDS)
             self.hear(known)

@@ -16,7 +16,7 @@ class QuorumObserver(Protocol):
     """Listeners that are told the acts of the quorum, in order."""
 
     def appended(self, size: int, decoded: Sequence[Decoded] = ()) -> None:
-        """The log has grown by so many bytes. The first of these batches may be there decoded."""
+        """The log has grown by so many bytes. ``decoded`` may hold the first of the new batches."""
 
     def appended_own(self, batches: bytes, records: Sequence[MetadataRecord]) -> None:
         """The log has appended one batch that `QuorumRunner.append` made of these records."""
@@ -28,7 +28,7 @@ class QuorumObserver(Protocol):
         """A snapshot has taken the place of the whole log."""
 
     def committed(self, high_watermark: int) -> None:
-        """Everything below is committed."""
+        """Everything below this offset is committed."""
 
     def role_changed(self, role: Role, epoch: int, leader_id: int | None) -> None:
         """This node's role, epoch or leader is another."""

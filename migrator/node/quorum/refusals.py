@@ -21,14 +21,14 @@ class Refusals:
         self._reason = ""
 
     def refused(self, reason: str) -> None:
-        """The log has refused an append. Logged once, because a follower tries again at once."""
+        """Count an append that the log has refused. Each reason is logged once: a follower tries again at once."""
         self.count += 1
         if reason != self._reason:
             self._reason = reason
             log.warning("The log refuses new records: %s", reason)
 
     def accepted(self) -> None:
-        """The log has accepted an append."""
+        """Note an append that the log has accepted."""
         if self.count:
             log.info("The log accepts records again, after %d refused attempts", self.count)
         self.count, self._reason = 0, ""

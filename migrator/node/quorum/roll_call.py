@@ -77,7 +77,7 @@ class NotedTransport:
 
 
 def noted(handle: RaftHandler, notes: VoteNotes) -> RaftHandler:
-    """The same handler, with its requests noted."""
+    """Wrap a handler of Raft requests, so that its requests are noted."""
 
     async def handler(request: RaftRequest) -> RaftResponse:
         notes.asked(request)

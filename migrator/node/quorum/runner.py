@@ -144,7 +144,7 @@ class QuorumRunner:
         return self._core.high_watermark
 
     def disclosed_leader(self, asker: Asker) -> tuple[int, int]:
-        """The leader and epoch that the asker may know."""
+        """The leader and epoch that this node tells the asker."""
         return self._core.disclosed_leader(asker)
 
     @property
@@ -233,7 +233,7 @@ class QuorumRunner:
         return self._last_own
 
     def look_again(self) -> None:
-        """A node has a new address; a candidate may have waited for it."""
+        """Let a candidate go on that has waited for the address of a node."""
         self._step(ev.Tick())
 
     def why_not(self, change: VoterChange) -> Refusal | None:
@@ -402,7 +402,7 @@ class QuorumRunner:
         return await check_records(response, request.fetch_offset, deadline, self._gauge)
 
     def _note_cluster(self, peer: int, *, is_ours: bool) -> None:
-        """Log once that a voter's directory was formatted for another cluster; nothing else would show it."""
+        """Log once that a voter's directory was formatted for another cluster. No other part reports this."""
         if is_ours:
             self._strangers.discard(peer)
         elif peer not in self._strangers:

@@ -52,7 +52,7 @@ class VoterChangeApis:
         self._changes = changes
 
     async def __call__(self, call: Call) -> Any:
-        """kio's response of the request's version."""
+        """Answer a request to change the voters with kio's response in the version of the request."""
         error = next(self._faults(call.key, call.body), NO_ERROR)
         if not error.is_failure:
             try:

@@ -109,7 +109,7 @@ SERVER_HANDLER = "plain.sasl.server.callback.handler.class"
 
 @value
 class Doubt:
-    """Why a login fails or may fail. ``key``: the key in the broker's file."""
+    """The reason why a login fails or may fail. ``key``: the key in the broker's file."""
 
     key: str
     what: str
@@ -166,7 +166,7 @@ def _fault(text: str) -> str:
 
 
 def _entry(keys: Mapping[str, str], key: str) -> LoginModule | None:
-    """The JAAS entry under a key; None when it comes from another file, or is not one entry."""
+    """The JAAS entry under a key; None when the value has a placeholder, or is not one entry."""
     text = keys.get(key, "")
     try:
         return None if PLACEHOLDER in text else parse_entry(text)

@@ -26,12 +26,12 @@ DEFAULTS: Final[Mapping[str, int]] = {
 
 
 def thread_counts(config: Mapping[str, str]) -> dict[str, int]:
-    """The numbers of threads in a dynamic configuration; a value that is no number is left to another check."""
+    """The numbers of threads in a dynamic configuration. Another check finds values that are no numbers."""
     return {key: int(text) for key, text in config.items() if key in DEFAULTS and text.strip().isdecimal()}
 
 
 def refused_in_kraft(evidence: Evidence) -> Iterator[Found]:
-    """Checks each broker's property file."""
+    """Find dynamic numbers of threads below half or above twice a file's number: KRaft mode refuses these."""
     if evidence.zookeeper is None:
         return
     dynamic = evidence.zookeeper.thread_counts

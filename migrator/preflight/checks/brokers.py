@@ -55,7 +55,7 @@ def only_configured(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 
 
 def wrong_listener(evidence: Evidence) -> Iterator[Found]:
-    """The listener on which controllers talk to brokers, by each controller's file."""
+    """Find controllers whose file names a listener that the brokers do not have, or have with another protocol."""
     if evidence.zookeeper is None:
         return
     for controller in evidence.controllers:
@@ -126,7 +126,7 @@ def unpinned_protocol_version(evidence: Evidence) -> Iterator[Found]:
 
 
 def differing_protocol_versions(evidence: Evidence) -> Iterator[Found]:
-    """Differences among brokers, and from the version with which each controller was formatted."""
+    """Find brokers that differ from each other, or from the version of a controller's directory."""
     known = [broker for broker in evidence.brokers if broker.level is not None]
     for broker in known[1:]:
         if broker.level != known[0].level:
@@ -167,7 +167,7 @@ def generated_ids(evidence: Evidence) -> Iterator[Found]:
 
 
 def maybe_generated_ids(evidence: Evidence) -> Iterator[Found]:
-    """Checks brokers whose property files were not given."""
+    """Find brokers with ids that Kafka may have generated, among those whose files were not given."""
     if evidence.zookeeper is None or not evidence.zookeeper.ids_generated:
         return
     with_files = {broker.broker_id for broker in evidence.brokers}
@@ -178,7 +178,7 @@ def maybe_generated_ids(evidence: Evidence) -> Iterator[Found]:
 
 
 def not_prepared(evidence: Evidence) -> Iterator[Found]:
-    """Property files that lack keys for the roll into migration mode."""
+    """Find property files that lack keys for the roll into migration mode."""
     for broker in evidence.brokers:
         if _cannot_start(broker):
             continue
@@ -205,7 +205,7 @@ def half_prepared(evidence: Evidence) -> Iterator[Found]:
 
 
 def _cannot_start(broker: BrokerFile) -> bool:
-    """Kafka: ``controller.listener.names must be empty when not running in KRaft mode`` (``KafkaConfig``)."""
+    """Whether Kafka refuses the file: ``controller.listener.names`` in ZooKeeper mode (``KafkaConfig``)."""
     file = broker.file
     is_kraft = file.sets("process.roles")
     migrates = file.is_on(FLAG) or FLAG in file.hidden
@@ -218,7 +218,7 @@ def _misspelt(broker: BrokerFile, missing: Sequence[str]) -> str:
 
 
 def wrong_quorum(evidence: Evidence) -> Iterator[Found]:
-    """The quorum in the brokers' files, compared with the controllers."""
+    """Find brokers whose files name another quorum than the controllers."""
     if not evidence.controllers:
         return
     controller = evidence.controllers[0]
@@ -250,7 +250,7 @@ def wrong_quorum(evidence: Evidence) -> Iterator[Found]:
 
 
 def other_zookeeper(evidence: Evidence) -> Iterator[Found]:
-    """A different chroot is a different cluster."""
+    """Find files with another chroot than preflight read: another chroot is another cluster."""
     for it in _connected(evidence):
         text = it.file.get(CONNECT)
         if evidence.zookeeper is not None and _address(text).chroot != _address(evidence.zookeeper.hosts).chroot:
@@ -278,7 +278,7 @@ def differing_zookeeper_settings(evidence: Evidence) -> Iterator[Found]:
 
 
 def old_logs(evidence: Evidence) -> Iterator[Found]:
-    """Finds nothing while a migration may run: then brokers in migration mode use these logs."""
+    """Find metadata logs of earlier attempts. None while a migration may run, which uses these logs."""
     zookeeper = evidence.zookeeper
     if zookeeper is None or zookeeper.is_migrating or any(it.directory.in_use for it in evidence.controllers):
         return
@@ -315,7 +315,7 @@ def too_old(evidence: Evidence) -> Iterator[Found]:
 
 
 def cannot_read_voters(evidence: Evidence) -> Iterator[Found]:
-    """When ``controller.quorum.voters`` is not set on controllers, their voters are in the log (KIP-853)."""
+    """Find brokers that cannot read voters in the log, when the controllers keep them there (KIP-853)."""
     dynamic = [
         controller
         for controller in evidence.controllers
@@ -341,7 +341,7 @@ def unreachable(evidence: Evidence) -> Iterator[Found]:
 
 
 def differs(key: str, controller: ControllerFile, one: str, broker: BrokerFile, other: str) -> Found:
-    """The case of a key that controllers should set as brokers do."""
+    """The finding for a key that controllers should set as brokers do."""
     return Found(
         controller.file.at(key),
         f"{key} is {one or '(not set)'} on controllers, {other or '(not set)'} on brokers",
@@ -350,12 +350,12 @@ def differs(key: str, controller: ControllerFile, one: str, broker: BrokerFile, 
 
 
 def _connected(evidence: Evidence) -> Iterator[ControllerFile | BrokerFile]:
-    """The nodes whose files have a zookeeper.connect."""
+    """The nodes whose files set zookeeper.connect."""
     return (it for it in evidence.nodes if it.file.get(CONNECT))
 
 
 def _address(text: str) -> ZooKeeperAddress:
-    """An address that cannot be parsed is kept as it is written."""
+    """The parsed address; one that cannot be parsed is kept as it is written."""
     try:
         return parse_zookeeper_connect(text)
     except ValueError:

@@ -67,7 +67,7 @@ def doubtful_settings(evidence: Evidence) -> Iterator[Found]:
 
 
 def clashing_ids(evidence: Evidence) -> Iterator[Found]:
-    """A node id may be used once in a cluster, by a broker or a controller."""
+    """Find voters with the id of a broker: within a cluster, an id may belong to one node only."""
     known: dict[int, str] = {}
     if evidence.zookeeper is not None:
         known |= dict.fromkeys(evidence.zookeeper.topics.replicas, "the assignments in ZooKeeper")
@@ -90,7 +90,7 @@ def clashing_ids(evidence: Evidence) -> Iterator[Found]:
 
 
 def quarrelling_files(evidence: Evidence) -> Iterator[Found]:
-    """Files of controllers that do not make one quorum together."""
+    """Find controllers whose files do not make one quorum together."""
     seen: dict[int, ControllerFile] = {}
     for controller in evidence.controllers:
         if controller.node_id in seen:
@@ -190,7 +190,7 @@ def differing_levels(evidence: Evidence) -> Iterator[Found]:
 
 
 def level_without_tokens(evidence: Evidence) -> Iterator[Found]:
-    """Delegation tokens have records only from 3.6-IV2 on."""
+    """Find directories with a metadata.version below 3.6-IV2, which has no delegation tokens."""
     if evidence.zookeeper is None or not evidence.zookeeper.tokens.count:
         return
     for controller in evidence.controllers:
@@ -205,7 +205,7 @@ def level_without_tokens(evidence: Evidence) -> Iterator[Found]:
 
 
 def refused_at_the_hand_over(evidence: Evidence) -> Iterator[Found]:
-    """Our controller starts with such a file, so the fault would show only after our controller has stopped."""
+    """Find keys that stop a stock controller, but not ours: they would show only after ours has stopped."""
     for controller in evidence.controllers:
         known = {key: text for key, text in controller.file.values.items() if key not in controller.file.hidden}
         for key, what, remedy in refused_by_kafka(known):
@@ -231,7 +231,7 @@ def another_port(evidence: Evidence) -> Iterator[Found]:
 
 
 def _of_kafka(controller: ControllerFile) -> Iterator[tuple[str, str, int, int]]:
-    """The key, the address of the open port, the advertised port, and the open port."""
+    """The key of the voters, the source of the open port, the port by the voters, and the open port."""
     try:
         listeners = controller.settings.advertised_controller_listeners
     except ValueError:  # another finding refuses the listeners already
@@ -245,7 +245,7 @@ def _of_kafka(controller: ControllerFile) -> Iterator[tuple[str, str, int, int]]
 
 
 def _of_grpc(controller: ControllerFile) -> Iterator[tuple[str, str, int, int]]:
-    """Like `_of_kafka`, for the quorum's own gRPC."""
+    """Like `_of_kafka`, for the quorum's gRPC."""
     settings = controller.settings
     try:
         port = parse_host_port(settings.migrator_grpc_listener)[1]

@@ -51,7 +51,7 @@ def decided_otherwise(evidence: Evidence) -> Iterator[Found]:
 
 
 def shown_otherwise(evidence: Evidence) -> Iterator[Found]:
-    """One finding for all keys of a file: they harm no topic."""
+    """Find topic defaults that differ between controllers and brokers but harm no topic. One finding per file."""
     for controller, broker in _pairs(evidence):
         found = []
         for key, names in SHOWN.items():
@@ -67,7 +67,7 @@ def shown_otherwise(evidence: Evidence) -> Iterator[Found]:
 
 
 def _pairs(evidence: Evidence) -> Iterator[tuple[ControllerFile, BrokerFile]]:
-    """Compares each controller with each broker, unless dynamic configurations override their files."""
+    """Compare each controller with each broker, unless dynamic configurations override their files."""
     zookeeper = evidence.zookeeper
     for controller in evidence.controllers:
         of_all = {} if zookeeper is None else zookeeper.dynamic_defaults.get(paths.DEFAULT_ENTITY, {})
@@ -80,7 +80,7 @@ def _pairs(evidence: Evidence) -> Iterator[tuple[ControllerFile, BrokerFile]]:
 
 
 def _changed(file: PropertyFile, dynamic: Mapping[str, str]) -> PropertyFile:
-    """The file with the values that a dynamic configuration has in their place."""
+    """The file with the values of a dynamic configuration in place of its own."""
     hidden = {key: trouble for key, trouble in file.hidden.items() if key not in dynamic}
     return replace(file, values={**file.values, **dynamic}, hidden=hidden)
 

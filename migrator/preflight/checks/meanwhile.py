@@ -41,7 +41,7 @@ TOO_FEW_RACKS = f"partitions that refuse writes with acks=all while one of their
 
 
 def harmed_by_a_roll(evidence: Evidence) -> Iterator[Found]:
-    """Each partition by the worst that happens to it."""
+    """Count the partitions that a roll harms, each under the worst harm."""
     if evidence.zookeeper is None:
         return
     default, found = _default_min_isr(evidence, evidence.zookeeper), defaultdict[str, list[Sample]](list)

@@ -125,7 +125,7 @@ def differing_super_users(evidence: Evidence) -> Iterator[Found]:
 
 
 def anonymous_brokers(evidence: Evidence) -> Iterator[Found]:
-    """Brokers need CLUSTER_ACTION on the controller listener."""
+    """Find PLAINTEXT listeners on which brokers are anonymous, without the right CLUSTER_ACTION."""
     for controller in evidence.controllers:
         listeners = controller.settings.controller_listeners
         plain = listeners and controller.protocols.get(listeners[0]) == "PLAINTEXT"
@@ -164,7 +164,7 @@ def doors_left_open(evidence: Evidence) -> Iterator[Found]:
 
 
 def super_users_that_are_nobody(evidence: Evidence) -> Iterator[Found]:
-    """A principal builder of the brokers' own may know other types."""
+    """Find entries of super.users that match nobody. With a principal builder of its own, any type may match."""
     for it in evidence.nodes:
         if it in evidence.brokers and it.file.get(BUILDER) not in ("", DEFAULT_PRINCIPAL_BUILDER):
             continue
@@ -193,7 +193,7 @@ def undecodable_passwords(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 
 
 def differing_secrets(evidence: Evidence) -> Iterator[Found]:
-    """Secrets are compared, but never shown."""
+    """Find files with different secrets. No finding shows a secret."""
     for key in (SECRET, TOKEN_SECRET):
         for controller in evidence.controllers:
             for other in evidence.nodes:
@@ -260,7 +260,7 @@ def may_not_write(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 
 
 def open_to_the_world(evidence: Evidence) -> Iterator[Found]:
-    """Our new znodes would be open, while existing znodes are protected."""
+    """Find controllers that would make open znodes although existing znodes are protected."""
     if evidence.zookeeper is None:
         return
     owners = evidence.zookeeper.permissions.owners
@@ -290,7 +290,7 @@ def _super_users(file: PropertyFile) -> frozenset[str]:
 
 
 def _identity(zookeeper: ZooKeeperFacts) -> str:
-    """Our identity as ZooKeeper sees it; servers before 3.7 do not tell it."""
+    """Our identity in ZooKeeper's words; servers before 3.7 do not tell it."""
     return f"as {', '.join(zookeeper.permissions.identity) or 'nobody that ZooKeeper names'}"
 
 

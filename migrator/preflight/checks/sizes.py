@@ -30,7 +30,7 @@ def growing_leader_and_isr(evidence: Evidence) -> Iterator[Found]:
 
 
 def big_update_metadata(evidence: Evidence) -> Iterator[Found]:
-    """Stock controllers send all partitions to each broker in one request; ours send parts of some 10 MB."""
+    """Find brokers that refuse one UpdateMetadata with all partitions. Ours send parts of some 10 MB."""
     if evidence.zookeeper is None:
         return
     size = evidence.zookeeper.topics.update_metadata_bytes
@@ -45,7 +45,7 @@ def big_update_metadata(evidence: Evidence) -> Iterator[Found]:
 
 
 def big_znode(evidence: Evidence) -> Iterator[Found]:
-    """A znode that is written back has to fit into a multi together with its conditions."""
+    """Find a znode that is too large to be written back in a multi with its conditions."""
     if evidence.zookeeper is None:
         return
     path, size = evidence.zookeeper.largest
@@ -78,7 +78,7 @@ def _our_limit(evidence: Evidence) -> int:
 
 
 def long_list(evidence: Evidence) -> Iterator[Found]:
-    """Java clients refuse a reply above their own jute.maxbuffer, and lose the session again and again."""
+    """Find a list of children above jute.maxbuffer: Java clients refuse it and lose the session each time."""
     if evidence.zookeeper is None:
         return
     path, size = evidence.zookeeper.longest_list
@@ -101,7 +101,7 @@ def _leader_and_isr(evidence: Evidence, above: float, up_to: float) -> Iterator[
 
 
 def _limit(evidence: Evidence, broker_id: int) -> tuple[int, str]:
-    """Bytes that a broker takes in one request, and where this limit comes from."""
+    """The most bytes that a broker takes in one request, and the origin of this limit."""
     for broker in evidence.brokers:
         limit = broker.file.number(REQUEST_LIMIT)
         if broker.broker_id == broker_id and limit is not None:

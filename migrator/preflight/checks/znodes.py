@@ -167,7 +167,7 @@ def without_state(evidence: Evidence) -> Iterator[Found]:
 
 
 def _reported(evidence: Evidence) -> Iterator[tuple[Lost, Reported | None]]:
-    """Each partition without a state, and how the brokers know it."""
+    """Each partition without a state, and the brokers' reports about it."""
     answers = evidence.machine.answers.values()
     for lost in () if evidence.zookeeper is None else evidence.zookeeper.topics.lost:
         yield lost, newest(it.partitions[lost.key] for it in answers if lost.key in it.partitions)
@@ -236,7 +236,7 @@ def unparsed_quotas(zookeeper: ZooKeeperFacts) -> Iterator[Found]:
 
 
 def _one(sample: Sample, what: str) -> Iterator[Found]:
-    """One case for all of a sample, at its first."""
+    """One finding for a whole sample, at its first name."""
     if sample.count:
         yield Found(sample.examples[0], f"{sample.count:,} {what}: {sample}")
 

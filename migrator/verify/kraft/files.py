@@ -240,7 +240,7 @@ def _segment(path: Path, read: Callable[[Path], Iterator[tuple[int, T]]], *, is_
 
 
 def _is_cut(path: Path, position: int) -> bool:
-    """Whether the file ends within the batch at that position."""
+    """Whether the file ends within the batch that begins at that position."""
     with storage_errors("cannot read", path), path.open("rb") as file:
         file.seek(position)
         head = file.read(LENGTH_END)
@@ -250,7 +250,7 @@ def _is_cut(path: Path, position: int) -> bool:
 
 @contextmanager
 def _named(path: Path, batch: Batch) -> Iterator[None]:
-    """Add the batch to an error of decoding its records."""
+    """Name the file and the batch in an error of decoding the batch's records."""
     try:
         yield
     except CorruptRecordsError as error:

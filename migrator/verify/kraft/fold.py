@@ -66,7 +66,7 @@ class SharedRecords:
 
 
 def _last_of(spans: Sequence[tuple[int, int]], order: int) -> int | None:
-    """The last place of the span that holds this place."""
+    """The last place of the span that contains this place."""
     index = bisect_right(spans, order, key=itemgetter(0)) - 1
     return spans[index][1] if index >= 0 and order <= spans[index][1] else None
 

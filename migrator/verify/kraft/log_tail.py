@@ -66,7 +66,7 @@ class LogTail:
         return self._next
 
     def advance(self) -> None:
-        """Read what was appended since."""
+        """Read the records that were appended since the last call."""
         for _ in range(RESTARTS_MAX):
             try:
                 if self._is_cut():
@@ -139,7 +139,7 @@ class LogTail:
 
 
 class ObservedTail(LogTail):
-    """Fetches, before each step, the records committed since the last one."""
+    """The tail of a log that is fetched from controllers: each step fetches the records committed since the last."""
 
     def __init__(self, quorum: Observed, scratch: Path, until: int | None = None) -> None:
         self._quorum = quorum
@@ -149,7 +149,7 @@ class ObservedTail(LogTail):
         super().__init__(scratch, until)
 
     def advance(self) -> None:
-        """Read what was appended since (see `LogTail`)."""
+        """Read the records that were appended since the last call (see `LogTail`)."""
         self._fetch()
         super().advance()
 

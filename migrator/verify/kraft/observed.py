@@ -48,7 +48,7 @@ Address = tuple[str, int]
 
 
 def is_address(metadata: str) -> bool:
-    """Whether ``metadata`` names running controllers and not a directory."""
+    """Whether ``metadata`` names running controllers, and not a directory."""
     return _ADDRESSES.fullmatch(metadata) is not None and not Path(metadata).exists()
 
 
@@ -125,7 +125,7 @@ class Observed:
 
 
 def by_address(addresses: Iterable[Address]) -> dict[int, Address]:
-    """Peers whose node ids are unknown."""
+    """The peers at some addresses, whose node ids are unknown."""
     return {FIRST_UNKNOWN - number: address for number, address in enumerate(dict.fromkeys(addresses))}
 
 

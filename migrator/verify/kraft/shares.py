@@ -54,7 +54,7 @@ class LogShare:
             yield from (row for row in rows if not self.kinds or row[0] in self.kinds)
 
     def changes(self) -> Iterator[Change]:
-        """Every change; errors as in `rows`."""
+        """All changes of the share's entities; errors as in `rows`."""
         intern = Interner()
         for key, records in self.entities.items():
             found = changes_of(key, records, self.shared, self.batches, intern)

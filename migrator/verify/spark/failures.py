@@ -28,7 +28,7 @@ _AGAIN = "Correct this problem and run the command again"
 
 
 class PackedError(MigratorError):
-    """An `OperatorError` as it leaves a Spark worker."""
+    """An `OperatorError` in the form in which it leaves a Spark worker."""
 
 
 @contextmanager

@@ -125,7 +125,7 @@ def _fold(shared: SharedRecords, where: str) -> Fold:
 
 
 class _Part(InputPartition):
-    """One range of the log; None for the whole log, fetched from controllers."""
+    """One range of the log, or None for the whole log, which is fetched from controllers."""
 
     def __init__(self, split: Split | None) -> None:
         super().__init__(split)

@@ -124,7 +124,7 @@ def _existing() -> SparkSession | None:
 
 @contextmanager
 def _remote(address: str, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session on a server of Spark Connect, which runs on after it. Its workers get this package."""
+    """A session on a server of Spark Connect, which outlives the session. Its workers get this package."""
     builder = SparkSession.builder.remote(address)
     for key, text in conf.items():
         builder = builder.config(key, text)
@@ -175,7 +175,7 @@ def _without_token(address: str) -> str:
 
 @contextmanager
 def _submitted(master: str | None, conf: Mapping[str, str]) -> Iterator[SparkSession]:
-    """A session in the JVM of `spark-submit`, which ends after this process."""
+    """A session in the JVM of `spark-submit`. That JVM outlives this process."""
     SparkContext._ensure_initialized()  # noqa: SLF001 - or the settings that were submitted are not known yet
     submitted = SparkConf()
     master = master or submitted.get("spark.master") or LOCAL

@@ -99,7 +99,7 @@ def whole_snapshot(
 
 
 def nodes_at(cursor: Cursor, keep: Callable[[bytes], bool]) -> Iterator[SnapshotNode]:
-    """Yield every znode up to the end mark that ``keep`` takes. One flat loop: it passes over millions of znodes."""
+    """Yield the znodes that ``keep`` accepts, up to the end mark. One flat loop: it passes over millions of znodes."""
     buffer, position, size = cursor.buffer, cursor.position, len(cursor.buffer)
     number, tail_size = INT.unpack_from, NODE_TAIL.size
     while True:
@@ -140,7 +140,7 @@ def _check_sums(cursor: Cursor, path: Path) -> None:
 
 
 def content_of(path: Path) -> Buffer:
-    """The content of a snapshot, decompressed; errors as in `read_snapshot`."""
+    """The decompressed content of a snapshot; errors as in `read_snapshot`."""
     if path.suffix == ".snappy":
         raise OperatorError(
             "verify cannot read a snapshot that is compressed with snappy",
@@ -153,7 +153,7 @@ def content_of(path: Path) -> Buffer:
 
 
 def range_of(path: Path, start: int, end: int) -> bytes:
-    """Bytes of the content of a snapshot; errors as in `content_of`."""
+    """Some bytes of a snapshot's content; errors as in `content_of`."""
     with _decompressing(path):
         return read_range(path, start, end - start)
 
@@ -318,7 +318,7 @@ def _check_follows(path: Path, last: int, following: int) -> None:
 
 
 class Znodes:
-    """Znodes by raw path under replay."""
+    """The znodes by raw path, while transactions are replayed."""
 
     def __init__(self) -> None:
         self._nodes: dict[bytes, tuple[bytes | None, int, int, int, int]] = {}
@@ -339,7 +339,7 @@ class Znodes:
             self._ephemerals[owner].add(path)
 
     def apply(self, change: Change, zxid: int, keep: Keep) -> None:
-        """Apply a change. To apply it again has the same result."""
+        """Apply a change. Twice has the same result as once."""
         if isinstance(change, Created):
             if keep(change.path) and change.path not in self._nodes:
                 self.put(change.path, change.data, 0, zxid, zxid, change.owner)

@@ -42,17 +42,17 @@ class Cursor:
         self.position = position
 
     def unpack(self, layout: Struct) -> tuple[int, ...]:
-        """Numbers of fixed size."""
+        """Read numbers of fixed size."""
         values = layout.unpack_from(self.buffer, self.position)
         self.position += layout.size
         return values
 
     def number(self) -> int:
-        """An int of four bytes."""
+        """Read an int of four bytes."""
         return self.unpack(INT)[0]
 
     def data(self) -> bytes | None:
-        """A buffer; None where it is null."""
+        """Read a buffer; None for a null buffer."""
         length = self.number()
         if length < 0:
             return None
@@ -63,11 +63,11 @@ class Cursor:
         return bytes(self.buffer[start : self.position])
 
     def string(self) -> bytes:
-        """A string, not decoded."""
+        """Read a string, without decoding it."""
         return self.data() or b""
 
     def skip_acls(self) -> None:
-        """An access control list: permissions, scheme, id of each entry."""
+        """Skip an access control list: permissions, scheme and id of each entry."""
         for _ in range(self.number()):
             self.number()
             self.string()

@@ -79,7 +79,7 @@ class Part:
 
     @property
     def size(self) -> int:
-        """Bytes of the snapshot."""
+        """The size of the snapshot in bytes."""
         return sum(span.end - span.start for span in self.spans)
 
 
@@ -91,12 +91,12 @@ class Division:
     names: int
 
     def to_text(self) -> str:
-        """The division, for `from_text`."""
+        """The division as text for `from_text`."""
         return json.dumps(asdict(self), default=_plain)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """What `to_text` gave."""
+        """Read the division from a text of `to_text`."""
         found = json.loads(text)
         return cls(tuple(map(_part, found["parts"])), found["names"])
 
@@ -121,11 +121,11 @@ class _Names:
         self.depth = self.roots[0].count(b"/")
 
     def is_name(self, path: bytes) -> bool:
-        """Whether it is the znode of a topic, of its config, or of its deletion."""
+        """Whether a path is the znode of a topic, of a topic's config, or of a pending deletion."""
         return path.startswith(self._all) and path.count(b"/") == self.depth
 
     def name_of(self, path: bytes) -> bytes:
-        """The znode of the topic to which this one belongs."""
+        """The znode of the topic, config or deletion to which a path belongs."""
         return b"/".join(path.split(b"/", self.depth + 1)[: self.depth + 1])
 
     def is_compared(self, path: bytes) -> bool:

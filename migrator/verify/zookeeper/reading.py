@@ -97,7 +97,7 @@ def _children(tree: ZkSource, root: str) -> tuple[str, ...]:
 
 
 def _named(tree: ZkSource, root: str) -> Iterator[tuple[str, bytes | None]]:
-    """Name and data of every child."""
+    """The name and the data of every child."""
     names = _children(tree, root)
     for name, znode in zip(names, tree.read(f"{root}/{name}" for name in names), strict=True):
         if znode is not None:

@@ -39,7 +39,7 @@ _Block = Callable[[int, PartitionRegistration], bytes]
 
 
 class _Blocks(dict[K, bytes], Generic[K]):
-    """A bounded cache of encoded parts. It is emptied when it is full."""
+    """A cache of encoded parts with a bounded size. A full cache is emptied."""
 
     def __init__(self, make: Callable[[K], bytes]) -> None:
         super().__init__()

@@ -27,7 +27,7 @@ EPOCH_DURING_DELETE: Final = -2
 
 
 class UpdateType(IntEnum):
-    """``AbstractControlRequest.Type``: whether a request names everything, so that a broker removes the rest."""
+    """``AbstractControlRequest.Type``: whether a request names all partitions, so that a broker removes all others."""
 
     UNKNOWN = 0
     INCREMENTAL = 1

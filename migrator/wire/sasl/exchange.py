@@ -107,7 +107,7 @@ class Passwords:
         self._nobody = secrets.token_bytes(32)
 
     def match(self, user: str, password: bytes) -> bool:
-        """Whether that is the user's password. An empty password never matches, as in Kafka."""
+        """Whether this is the user's password. An empty password never matches, as in Kafka."""
         expected = self._digests.get(user)
         same = hmac.compare_digest(self._digest(password), self._nobody if expected is None else expected)
         return same and expected is not None

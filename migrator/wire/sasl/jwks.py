@@ -79,7 +79,7 @@ class KeySet:
             self._lane.begin(self._work)
 
     def fitting(self, algorithm: str, key_id: str | None) -> Iterable[PublicKey]:
-        """Keys for a token with that header (see `PublishedKeys`)."""
+        """The published keys that fit a token with this header (see `PublishedKeys`)."""
         self.refresh()
         loaded_at, failures = self._loaded_at, self._failures
         if loaded_at is None:

@@ -64,7 +64,7 @@ class PublicKey:
 
 
 class PublishedKeys(Protocol):
-    """The provider's keys that are known now."""
+    """The provider's keys, as far as they are known now."""
 
     def refresh(self) -> None:
         """Begin to fetch the keys, if it is time."""
@@ -169,7 +169,7 @@ def _may_verify(operations: Any) -> bool:
 
 
 def _check_scope(found: Any) -> None:
-    """Kafka's rule for scopes: texts that are not empty, none twice."""
+    """Check a scope by Kafka's rule: texts that are not empty, and no text twice."""
     scopes = found if isinstance(found, list) else [found] if isinstance(found, str) else []
     cleaned = [scope.strip() if isinstance(scope, str) else "" for scope in scopes]
     if not all(cleaned) or len(set(cleaned)) < len(cleaned):

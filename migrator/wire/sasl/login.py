@@ -34,7 +34,7 @@ Fetch = Callable[[], tuple[str, float]]
 
 
 class Login(Protocol):
-    """Makes exchanges. A call may block, so it runs off the event loop."""
+    """Makes exchanges for this node's own logins. A call may block, so callers run it off the event loop."""
 
     @property
     def mechanism(self) -> str: ...
@@ -48,7 +48,7 @@ class Login(Protocol):
 
 @value
 class PasswordLogin:
-    """PLAIN and SCRAM. ``is_token``: the user is a delegation token's id, the password its HMAC."""
+    """Logins by PLAIN and SCRAM. ``is_token``: the user is a delegation token's id, the password its HMAC."""
 
     mechanism: str
     user: str
@@ -98,12 +98,12 @@ class BearerLogin:
 
 
 def unsecured(options: Mapping[str, str]) -> Fetch:
-    """Tokens made here, for development."""
+    """A source of unsigned tokens that this program makes, for development."""
     return lambda: unsecured_token(options, wall_seconds())
 
 
 def from_file(read: Callable[[], bytes]) -> Fetch:
-    """A token in a file that another program writes and renews."""
+    """A source of tokens from a file, which another program writes and renews."""
 
     def fetch() -> tuple[str, float]:
         token = read().decode("ascii").strip()
@@ -115,7 +115,7 @@ def from_file(read: Callable[[], bytes]) -> Fetch:
 def client_credentials(
     post: Callable[[bytes, Mapping[str, str]], bytes], client_id: str, secret: Secret, scope: str
 ) -> Fetch:
-    """Tokens for this node's client id (RFC 6749, section 4.4)."""
+    """A source of tokens that a provider gives for this node's client id (RFC 6749, section 4.4)."""
 
     def fetch() -> tuple[str, float]:
         headers = {

@@ -46,10 +46,10 @@ class TokenError(Exception):
 
 
 class TokenValidator(Protocol):
-    """Checks tokens."""
+    """Checks the tokens of OAUTHBEARER."""
 
     def prepare(self) -> None:
-        """Begin to fetch the keys that it needs."""
+        """Begin to fetch the keys that the validator needs."""
 
     def validate(self, token: str) -> Authenticated:
         """The principal of the token, and its end.
@@ -60,7 +60,7 @@ class TokenValidator(Protocol):
 
 
 class OAuthBearerServer:
-    """The server's side."""
+    """The server's side of an OAUTHBEARER login."""
 
     def __init__(self, validator: TokenValidator) -> None:
         self._validator = validator
@@ -96,7 +96,7 @@ class OAuthBearerServer:
 
 
 class OAuthBearerClient:
-    """The client's side: one message, and the acknowledgement of an error."""
+    """The client's side of an OAUTHBEARER login: one message, and the acknowledgement of an error."""
 
     def __init__(self, token: str, extensions: Mapping[str, str] | None = None) -> None:
         self.user = "the bearer of a token"

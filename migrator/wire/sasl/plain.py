@@ -15,7 +15,7 @@ OTHER_IDENTITY = "Authentication failed: Client requested an authorization id th
 
 
 class PlainServer:
-    """User and password in one message."""
+    """The server's side of a PLAIN login: user and password come in one message."""
 
     def __init__(self, passwords: Passwords) -> None:
         self._passwords = passwords
@@ -46,7 +46,7 @@ class PlainServer:
 
 
 class PlainClient:
-    """The client's side."""
+    """The client's side of a PLAIN login."""
 
     def __init__(self, user: str, password: str) -> None:
         self.user = user

@@ -52,7 +52,7 @@ class ScramAccounts(Protocol):
         """The account of a user."""
 
     def token(self, mechanism: str, token_id: str) -> ScramAccount:
-        """The account of a delegation token: that of its owner, while the token is valid."""
+        """The account of a delegation token: the account of its owner, while the token is valid."""
 
 
 class NoAccounts:
@@ -70,7 +70,7 @@ class NoAccounts:
 
 
 class ScramServer:
-    """The server's side: two messages each way."""
+    """The server's side of a SCRAM login: two messages each way."""
 
     def __init__(self, mechanism: str, accounts: ScramAccounts) -> None:
         self._mechanism = mechanism
@@ -123,7 +123,7 @@ class ScramServer:
 
 
 class ScramClient:
-    """The client's side. It also checks that the server knows the password."""
+    """The client's side of a SCRAM login. It also checks that the server knows the password."""
 
     def __init__(self, mechanism: str, user: str, password: str, *, is_token: bool = False) -> None:
         self._hash = SCRAM_HASHES[mechanism]

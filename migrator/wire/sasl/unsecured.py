@@ -135,7 +135,7 @@ def _json(part: Mapping[str, Any]) -> bytes:
 
 
 def _list(text: str) -> list[str]:
-    """A list in Kafka's form: its first character is the separator."""
+    """Split a list in Kafka's form, whose first character is the separator."""
     return text[1:].split(text[0]) if len(text) > 1 else []
 
 
