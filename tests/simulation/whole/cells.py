@@ -54,8 +54,6 @@ FAULTS = ("kill", "power cut", "stop", "hang", "cut", "slow", "full", "failing",
 
 
 TOO_RARE = {
-    "wipe | candidate": "it misses its leader, and its disk may be lost only while all others of a majority run",
-    "full | leader": "some leader is met once in 120 seeds: one that cannot write resigns",
     "wipe | leader": "it has just written what too few others have, so its disk may not be lost",
 }
 """Cells that the seeds of a lane need not meet, and why."""
