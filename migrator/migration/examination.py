@@ -1,8 +1,9 @@
 """Reads from ZooKeeper the facts that `guards` and `readiness` judge: who controls the cluster, and which brokers run.
 
-The executor calls it for the driver, on a thread, because it blocks; preflight and rehearse call it for their reports.
-It only reads, and decides nothing. Each answer is not older than its call. A znode that does not decode is a fact for
-the guards, not an exception.
+The executors call it for the driver, on a thread, because it blocks; preflight and rehearse call it for their reports.
+It only reads, and decides nothing. `read_standing`, `read_brokers` and `read_present` ask ZooKeeper to catch up first,
+so who controls the cluster is not older than the call. A znode that does not decode is a fault in the answer, not an
+exception.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Performs the effects of the write-behind: sends multis, reads the mark, reads entities again; audits foreign writes.
 
 `executor.MigrationExecutor` owns one for the life of the process. The answer to each effect is fed to the write-behind
-as an event. Multis are submitted without waiting; readings run on a thread. It retries readings but no multi: after a
-lost connection the write-behind itself reads the mark, which tells whether the multi was applied.
+as an event. Multis are submitted without waiting; readings run on a thread. It retries only the reading of the mark,
+and no multi: after a lost connection the write-behind itself reads the mark, which tells whether the multi was applied.
 """
 
 from __future__ import annotations

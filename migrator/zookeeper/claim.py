@@ -1,8 +1,8 @@
 """Claims and releases ZooKeeper's controllership on a session. `leadership` makes the decisions.
 
-The migration's executor, `migrator rollback` and `repair` call a `Claimer`. Each claim and each release is one
-conditional multi on ``/controller``, ``/controller_epoch`` and ``/migration``: all of it happens, or nothing. When the
-answer is lost, the znodes are read again to learn the outcome. It retries nothing by itself.
+The migration's executor, `migrator rollback` and `repair` call a `Claimer`. Each claim is one conditional multi on
+``/controller``, ``/controller_epoch`` and ``/migration``, each release one on the first two: all of it happens, or
+nothing. When the answer is lost, the outcome is `LostRace`, and the caller looks again. It repeats no write.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""Lists the znodes of Kafka, without those of other software, and writes them as lines of JSON for their removal.
+"""The znodes of Kafka, without those of other software: lists them, and makes an empty ZooKeeper that of a cluster.
 
-The last step of a rollout and the drill use it. A line holds everything that is needed to create the znode again. A
-deletion applies only to the version that was listed.
-
-Writes the two znodes that make an empty ZooKeeper that of a cluster: ``/cluster/id`` and ``/controller_epoch``.
-
-Only brokers in ZooKeeper mode create them otherwise (``KafkaServer``, ``KafkaZkClient``), and such a broker would
-become the controller of an empty cluster.
+The last step of a rollout writes each znode as a line of JSON, which holds its path, data and version, and deletes it
+only at that version. `migrator reopen` and the rehearsal of the way back call `make_cluster`, which writes
+``/cluster/id`` and ``/controller_epoch``: otherwise only brokers in ZooKeeper mode create them (``KafkaServer``,
+``KafkaZkClient``), and such a broker would become the controller of an empty cluster.
 """
 
 from __future__ import annotations

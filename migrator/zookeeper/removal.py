@@ -1,4 +1,4 @@
-"""Deletes many znodes: several hundred in one request, all of them or none, and again after lost connections.
+"""Deletes many znodes: several hundred in one request, one by one if that fails, and again after lost connections.
 
 The last step of a rollout and the drill call `remove` with children before their parents. A znode that is missing
 already is no error, so the call can be repeated after any interruption. A refusal of the server ends it with the

@@ -1,14 +1,10 @@
 """A ZooKeeper session: kazoo's client with Kafka's settings, its states, and the access control of created znodes.
 
 All access of this program to ZooKeeper goes through a `ZooKeeperSession`. It connects again by itself until it is
-closed. A request that was sent when the connection broke may have been applied; it fails with one of
-`CONNECTION_ERRORS`, and is never sent again here. Created znodes get the access control list that Kafka would give
-them. Calls block: use a thread.
-
-Repeats a request after lost connections, for a bounded time.
-
-Bulk reading and removal call it. It is only for requests that may happen twice. Any other error, and the end of the
-session, ends it at once.
+closed. A request that was sent when the connection broke may have been applied: it fails with one of
+`CONNECTION_ERRORS`. Only `retry_lost_connections` repeats requests, for a bounded time; bulk reading and removal, whose
+requests may happen twice, call it. Created znodes get the access control list that Kafka would give them. Calls block:
+use a thread.
 """
 
 from __future__ import annotations

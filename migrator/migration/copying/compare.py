@@ -1,8 +1,9 @@
 """Compares all of ZooKeeper with an image, and holds removals back if there are too many. Pure over a `ZkSource`.
 
-A worker process of the executor, and `rehearse`, read its messages: chunks of writes that make ZooKeeper equal to the
-image, and a last message. Removals come at the end, after they were counted. More than ``max_deletes`` of them are left
-out until an operator allows exactly this set, which its digest names: an image that lacks much may be a wrong one.
+A worker process of the executor, and `rehearse`, call `compare`. It yields chunks of writes that make ZooKeeper equal
+to the image, and a last message. Removals come at the end, after they were counted. More than ``max_deletes`` of them
+are left out until an operator allows exactly this set, which its digest names: an image that lacks much may be a wrong
+one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Appends the one metadata transaction of a migration, as a worker streams it.
 
 The executor calls `append_copy` for the log of a quorum, and a rehearsal for its own. Kafka's brokers and controllers
-see all of it or nothing (KIP-868): after a failure the transaction stays open, and its owner aborts it.
+see all of it or nothing (KIP-868): after a failure the transaction stays open, until the executor aborts it.
 """
 
 from __future__ import annotations

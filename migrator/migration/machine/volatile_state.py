@@ -1,8 +1,8 @@
 """What the migration driver remembers in memory: its state, its claim, its running work and its back-offs.
 
-Only `driver.MigrationDriver` changes it; metrics, `status` and the journal read `DriverStatus`. All of it is lost in a
-crash and with each leadership, and the next examination of log and ZooKeeper finds everything again. Times are
-milliseconds of the caller's monotonic clock.
+Only the driver, and its helpers `interpret` and `who_runs`, change it; metrics and `status` read `DriverStatus`. A
+crash loses all of it, and each leadership begins with a new `Term`: the next examination of log and ZooKeeper finds
+everything again. Times are milliseconds of the caller's monotonic clock.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads Kafka's metadata from a ZooKeeper, in bulk and in chunks: topics, configs, ACLs, tokens.
 
-The copy, comparisons, checks and the rollback call it with a `ZkSource`. It reads and sorts, but decodes only as much
-as it needs to find the next paths. Its iterators hold one chunk of topics (`TOPICS_AT_ONCE`) in memory. A znode that
-disappears between two readings is not an error: the caller gets None for it.
+The copy, comparisons, checks and the rollback call it with a `ZkSource`. It reads and sorts, and decodes no data: the
+caller of `read_topics` says which partitions a topic has. Topics stream through it. A znode that disappears between two
+readings is not an error: the caller gets None, or nothing, for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Decides when a multi is sent again after a lost connection. Pure.
 
-`core` counts losses here. The first repetition is sent at once, later ones after a growing wait. A large operation that
-has broken the connection several times is reported, because ZooKeeper may close the connection on its size.
+`core` counts losses here. The first repetition is sent at once, later ones after a growing wait. From the second loss
+in a row on, the operator is told. After `LOSSES_MAX` losses `core` sets a large operation aside: ZooKeeper may close
+the connection because of its size.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Every path that Kafka has in ZooKeeper (without chroot), and the names inside them. Pure.
 
-All code that names a znode takes the path from here. Names of users, clients and addresses are URL-encoded as in Kafka
-(`sanitize`); topics are not. Source: Kafka's ``kafka.zk.ZkData`` and ``org.apache.kafka.common.utils.Sanitizer``.
+All code that names a znode takes the path from here. Names of users and clients are URL-encoded as in Kafka
+(`sanitize`); topics and addresses of clients are not. Source: Kafka's ``kafka.zk.ZkData`` and
+``org.apache.kafka.common.utils.Sanitizer``.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def is_legal_name(name: str) -> bool:
 
 
 def sanitize(name: str) -> str:
-    """The node name for the name of a user, client, ip or token principal: URL-encoded, space as ``%20``."""
+    """The node name for the name of a user, client or token principal: URL-encoded, space as ``%20``."""
     return quote(name, safe="").replace("~", "%7E")
 
 
