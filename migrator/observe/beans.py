@@ -1,9 +1,7 @@
-"""The figures in the form of Kafka's JMX beans, for tools that poll beans.
+"""The figures in the form of Kafka's JMX beans, for tools that poll Kafka's controllers.
 
-The metrics endpoint serves them. Names and attributes are Kafka's; the values are those of the same reading as in
-Prometheus.
-
-Two read paths next to the metrics, for tools that poll Kafka's controllers. The answers are JSON.
+The metrics endpoint serves them as JSON, next to the metrics. Names and attributes are Kafka's; the values are those of
+the same reading as in Prometheus. There are two paths:
 
 * Jolokia 1.x, as an agent in a controller's JVM answers ``GET /jolokia/read/<mbean>[/<attribute>]``. cp-ansible polls
   it. If a bean does not exist, the answer has ``status`` 404 in its body, and 200 in HTTP.

@@ -1,8 +1,8 @@
 """Watches the event loop: measures how late it runs, and keeps threads and the garbage collector from delaying it.
 
-Every process with an event loop makes a `LoopHealth`; metrics and the health check read it, also from other threads. A
-late loop means late heartbeats, and brokers that are fenced. Settings of threads and of the collector hold for the
-whole process.
+A node makes one `LoopHealth`; metrics and the health check read it, also from other threads. A late loop means late
+heartbeats, and brokers that are fenced. Other processes use only the settings. Settings of threads and of the collector
+hold for the whole process.
 """
 
 from __future__ import annotations

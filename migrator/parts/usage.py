@@ -1,7 +1,7 @@
 """Measures what processes use: memory with that of their children, processor time, and the share that others use.
 
-The rehearsal and benchmarks use it, on Linux's ``/proc``. A sampler runs in a thread for as long as its context lasts.
-Processes that end meanwhile are left out of a sample, and are no error.
+The rehearsal and benchmarks use it. A sampler runs in a thread for as long as its context lasts. Processes that end
+meanwhile are left out of a sample, and are no error.
 """
 
 from __future__ import annotations

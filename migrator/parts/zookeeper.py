@@ -1,13 +1,10 @@
 """A real ZooKeeper server (or an ensemble) as child processes, from the jars that pyspark brings.
 
-The drill and tests use it. An `EmbeddedZooKeeper` is a context: leaving it stops the server, and its data stays in its
-directory. It listens on loopback only.
-
-Settings with which a ZooKeeper server authenticates its clients: TLS, SASL DIGEST-MD5, or both.
-
-`EmbeddedZooKeeper` takes them as options; each gives lines of the server's files. With TLS there is no port in clear.
-Source: ZooKeeper's administrator's guide (``secureClientPort``, ``ssl.*``, ``authProvider.*``,
-``sessionRequireClientSASLAuth``) and ``DigestLoginModule``.
+The drill, the rehearsal of the way back and tests use it. An `EmbeddedZooKeeper` is a context: leaving it stops the
+server, and its data stays in its directory. It listens for clients on loopback only. `ZooKeeperTls` and `ZooKeeperSasl`
+are lines of its files that let it authenticate clients; with TLS there is no port in clear. Source: ZooKeeper's
+administrator's guide (``secureClientPort``, ``ssl.*``, ``authProvider.*``, ``sessionRequireClientSASLAuth``) and
+``DigestLoginModule``.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""The type of a check, its findings, and the verdict.
+"""The type of a check, its findings, the verdict, and the phases in which each check matters. Pure.
 
 `table` lists the checks, `run_checks` applies them to one `Evidence`, and the command prints the report. A check is a
-pure function: it finds nothing where a fact is unknown. A report with an unknown source is never a pass.
-
-Which check matters in which phase of a migration: one table. Pure.
-
-`check.run_checks` leaves out checks that have no meaning any more, and docs/checks.md shows the table. Each check has
-exactly one span.
+pure function. `run_checks` leaves out checks that have no meaning any more: each has exactly one span of phases
+(`SPANS`, shown in docs/checks.md). A report with an unknown source is never a pass.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Makes evidence of property files, and of the directories that they name on this machine.
 
-`gather` uses one `FileGatherer`. A file that cannot be read or used is kept as a fault, and the next one is read.
-Placeholders are resolved only in a file of this host: in a copy from another host they would read this host's files. It
-writes nothing.
+`gather` uses one `FileGatherer`; `migrator format` asks `level_and_state`. A file that cannot be read or used is kept
+as a fault, and the next one is read. Placeholders are resolved only in a file of this host: in a copy from another host
+they would read this host's files. It writes nothing.
 """
 
 from __future__ import annotations

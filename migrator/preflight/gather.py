@@ -1,7 +1,8 @@
-"""Gathers all facts once, into one `Evidence`. The only caller of the gatherers; it judges nothing.
+"""Gathers all facts once, into one `Evidence`. It judges nothing.
 
-`migrator preflight` and `rollout` call `gather`. Every source is looked at, even if another one fails; a failure
-becomes an entry of `Evidence.unknown`. Nothing is changed, but each port of a controller is bound for a moment.
+`migrator preflight` calls `gather`, also when a rollout runs it on a controller's host. Every source is looked at, even
+if another one fails; a failure becomes an entry of `Evidence.unknown`. Nothing is changed, but each port of a
+controller is bound for a moment.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """One reading of ZooKeeper for the checks: the znodes that a copy reads, and others.
 
-`gather` makes one `ZooKeeperReading` and takes its facts. It reads as the copy does, so whatever stops a copy is found
-here. Nothing is written. Facts that may come from a change during the reading (stray partitions, orphan configs) are
-looked at twice.
-
-Configs whose znodes Kafka's own tools would name or write differently, and how brokers treat them.
-
-The reading of ZooKeeper calls `look_at_spellings`; checks report its facts. Brokers and tools may each see another
-znode of one entity, so a text says which content counts. Docs: docs/adr/0036-entities-and-spellings.md.
+`gather` makes one `ZooKeeperReading` and takes its facts. Topics and other entities are translated as by the copy, so a
+znode that stops a copy is found here. Nothing is written. Facts that may come from a change during the reading (stray
+partitions, orphan configs) are looked at twice. `look_at_spellings` finds configs whose znodes Kafka's own tools would
+name or write differently; its texts say which content counts, because brokers and tools may each see another znode of
+one entity (docs/adr/0036-entities-and-spellings.md).
 """
 
 from __future__ import annotations

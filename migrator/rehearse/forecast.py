@@ -1,6 +1,7 @@
 """Forecasts the times of a migration from those of a rehearsal. Pure; docs/rehearse.md explains the model.
 
-`rehearse` calls `forecast` at its end. Each estimate has a possible error; a time that was not measured gives None.
+`rehearse` calls `forecast` at its end, and the rehearsal of the way back `forecast_way_back`. Each estimate has a
+possible error. There is none of the roll while the time of a broker's restart is unknown.
 """
 
 from __future__ import annotations

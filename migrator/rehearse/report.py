@@ -1,7 +1,7 @@
 """The results of a rehearsal, and the verdict.
 
 `rehearse` fills a `RehearsalReport` while it runs, and the command prints it as text or JSON. The outcome is the worst
-result of all checks that were made. The forecast has the error that was measured for it.
+result of all checks that were made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Checks both sources before Spark starts. Spark starts slowly, and would find the same faults only at its end.
 
-`migrator verify` and `ask` call `inspect`. It reads little: that both sources exist, can be read, and belong to one
-cluster. Each fault is an `OperatorError` that names the source and a remedy. A pass promises no more than this.
+`migrator verify` calls `inspect`. It reads little: that both sources exist and can be read, and that a metadata
+directory is of ZooKeeper's cluster. Each fault is an `OperatorError` that names the source and a remedy. A pass
+promises no more than this.
 """
 
 from __future__ import annotations

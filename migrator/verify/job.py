@@ -1,18 +1,10 @@
 """One comparison with its consequences: the report to the active controller, the repair, and a second comparison.
 
-`verify` runs a `VerifyJob` once or again and again. A repair happens only if ``repair`` agrees, and then everything is
-compared anew.
-
-Reports a verdict to the active controller, which may require one before the end of the migration.
-
-`job` calls `begin` before a comparison and `report` after it. The controller accepts a verdict only if it led all the
-time: otherwise the comparison may be of another leader's time.
-
-Repairs ZooKeeper: orders the active controller to reconcile, and waits for the result.
-
-`verify --repair` calls `repair` after a verdict. This program's own session writes nothing: only the controller that
-holds the claim may write. The wait is bounded, and survives a change of the leader, because a takeover reconciles as
-well.
+`verify` runs a `VerifyJob` once or again and again. The controller, which may require a verdict before the end of the
+migration, accepts one only if it led all the time: so its epoch is asked for before the comparison (`beginning_of`). A
+repair happens only if ``repair`` agrees, and then everything is compared anew. This program's own session writes
+nothing: `repair` orders the active controller to reconcile, because only the holder of the claim may write. The wait
+for it is bounded, and survives a change of the leader, because a takeover reconciles as well.
 """
 
 from __future__ import annotations

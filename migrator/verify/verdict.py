@@ -1,11 +1,8 @@
-"""The request of a comparison, and its verdict: equal, different, or undecided.
+"""The request of a comparison, its verdict (equal, different, or undecided), and the operator's next step. Pure.
 
 Commands make a `VerifyRequest` and print the `Verdict`; scripts rely on its exit code and JSON. A source that could not
-be read is an error and no verdict. Undecided means that leaves kept changing while they were read again.
-
-The next step after a verdict: one sentence, and the command to type. Pure.
-
-Output and page show it. The command has the operator's own options, so that it can be copied.
+be read is an error and no verdict. Undecided means that leaves kept changing while they were read again. Output and
+page show `next_step`: a sentence, and a command with the operator's own options, to be copied.
 """
 
 from __future__ import annotations

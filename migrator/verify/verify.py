@@ -1,8 +1,8 @@
 """Compares both sides, and decides the verdict.
 
-`job`, `rehearse` and watches call `verify_in` with a Spark session. A difference between a live ZooKeeper and the log
-is read again before it counts, because both sides change while they are read (docs/walks/comparison.md). Nothing is
-written to either side.
+`job` calls `verify_in` with a Spark session, and `rehearse` calls `verify`, which starts one. A difference between a
+live ZooKeeper and the log is read again before it counts, because both sides change while they are read
+(docs/walks/comparison.md). Nothing is written to either side.
 """
 
 from __future__ import annotations

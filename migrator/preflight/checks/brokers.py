@@ -1,4 +1,4 @@
-"""M1xx: brokers, by their registrations in ZooKeeper and by their property files. Pure.
+"""M1xx: brokers, by their registrations in ZooKeeper, their property files, and their answers. Pure.
 
 Each function takes the evidence and yields a case for each fault; `CHECKS` at the end gives it number, severity, title
 and remedy, and `preflight.table` lists them. Where evidence is missing a check finds nothing. docs/checks.md is made of

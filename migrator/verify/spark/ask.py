@@ -1,14 +1,9 @@
 """Answers questions in SQL about a metadata log and ZooKeeper, in a given session.
 
-`migrator ask` calls `answered` and reads the result while the context lasts. The operator's SQL can read the views and
-nothing else: no file, no function that runs code, no variable (`own_sql`). ZooKeeper is read before the end of the log,
-so that the log has every value that a controller wrote there.
-
-What an operator's own SQL may read: the views of `migrator ask`, and nothing else.
-
-The text may come from elsewhere, such as a notebook. Spark could read any file that its user can read, any table of its
-catalog, any view of the session and any variable of its environment, and call any program. Source: Spark's SQL
-reference.
+`migrator ask` calls `answered` and reads the result while the context lasts. ZooKeeper is read before the end of the
+log, so that the log has every value that a controller wrote there. An operator's own SQL may come from elsewhere, such
+as a notebook, and Spark could read any file, table or variable of its user, and call any program. So this SQL may read
+the views and nothing else. Source: Spark's SQL reference.
 """
 
 from __future__ import annotations

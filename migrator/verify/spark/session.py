@@ -1,8 +1,8 @@
 """The Spark session: an existing one, that of `spark-submit`, one of Spark Connect, or one started here.
 
-`verify` and `ask` take their session from `spark_session`. A session that was there before is used and left as it was;
-one started here ends with its context, with its JVM and its temporary files. Workers get this package as an archive,
-once for each session.
+`verify` and `ask` take their session from `spark_session`. A session that was there before is used and not ended; one
+started here ends with its context, with its JVM and its temporary files. Workers get this package as an archive, once
+for each session.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The ZooKeeper side: znodes -> canonical rows, straight from the codecs. Pure.
 
-Workers and the driver call it for live znodes and for those in files. A row is (kind, entity, field, value); an equal
-image on the KRaft side gives equal rows. Secrets appear only as hashes. A znode that brokers ignore gives no row.
+`reading` calls it, in workers and in the driver, for live znodes and for those in files. A row is (kind, entity, field,
+value); an equal image on the KRaft side gives equal rows. Secrets appear only as hashes. A znode that brokers ignore
+gives no row.
 """
 
 from __future__ import annotations
