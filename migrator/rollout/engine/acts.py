@@ -4,9 +4,9 @@
 is looked at again before it is repeated: each can be done twice without harm. A file that somebody changed outside of
 the rollout is never overwritten. No process is stopped before its gates are open.
 
-`Processes` stops and starts nodes. When a failure comes between stop and start, the node is started all the same. No
-command is believed: a restart counts when another incarnation is seen. A node whose process cannot be seen but that
-answers is not started a second time.
+`Processes` stops and starts nodes. A stopped node is started again before the journal or the lock can fail. A command
+that succeeded, while the same incarnation still runs, is an error. A node that answers, but whose process the executor
+does not find, is not started a second time.
 """
 
 from __future__ import annotations

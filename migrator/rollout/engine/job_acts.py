@@ -1,8 +1,8 @@
 """The jobs of a step: commands on the machines of controllers, and what their results mean.
 
-`acts` calls `JobActs.run`. A result counts only if it says yes in its exit code and in its report; anything else stops
-the rollout before the next step. A controller leaves the migration only after a recent comparison that found both sides
-equal.
+`acts` calls `JobActs`. A command has succeeded if its exit code says so, and its report, if it prints one, has possible
+figures; anything else stops the rollout before the next step. A controller leaves the migration only after a recent
+comparison that found both sides equal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The state of a rollout for `status`: its journal, its lock and the cluster, in one value. Pure.
 
-`migrator rollout status` makes a `Standing` and prints it, as text or JSON. A part that could not be looked at is None,
-with the reason in ``trouble``: it is never shown as healthy.
+`migrator rollout status` makes a `RolloutStatus` and prints it, as text or JSON. A part that could not be looked at is
+None, with the reason in ``trouble``: it is never shown as healthy.
 """
 
 from __future__ import annotations

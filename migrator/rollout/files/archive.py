@@ -1,8 +1,8 @@
 """The archive of a rollout: verdicts when they come, and at the end one directory with checksums.
 
-The engine keeps verdicts and outputs here, and `apply` makes the archive in its last step. Files are private, because
-they may hold secrets. Names that come from another host are checked before they become a path. What cannot be fetched
-is named, and does not stop the rest.
+The engine keeps verdicts and outputs here, a job of its last step makes the archive, and `apply` completes it. Files
+are private, because they may hold secrets. Names that come from another host are checked before they become a path.
+What cannot be fetched is named, and does not stop the rest.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The gates about ZooKeeper: whether it follows the log, and whether only the quorum writes there. Pure.
 
-`gates` lists these functions. Each takes a gate and a look, and returns why the gate is shut, or nothing. A fact that
-could not be seen keeps a gate shut.
+`gates` lists these functions. Each takes a gate and a look, and returns why the gate is shut, or nothing. An unknown
+fact keeps a gate shut, unless another gate asks for it, or Kafka's controllers do not tell it.
 """
 
 from __future__ import annotations

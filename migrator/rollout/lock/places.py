@@ -1,7 +1,8 @@
 """The places of a rollout's lock: a znode, a file of this host, and the code that all places share.
 
-`lock` takes the lock in each place that the rollout has. `move` writes only if the place still holds what was read, so
-of two rollouts one wins. An entry names the holder and a token that is new for each process.
+`lock` takes the lock in each place that the rollout has. Of two rollouts one wins: `move` writes the znode only if it
+still holds what was read, and an open descriptor keeps other processes away from the file. An entry names the holder
+and a token that is new for each process.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """How a rollout begins, and how it is turned back: the first lines of its journal.
 
 `migrator rollout` calls ``may_...`` before it asks the operator, and the function without it after the yes; before
-both, `check_address` says whether the ZooKeeper that 'access' names holds a Kafka cluster. All refusals come before the
-first line is written. A new rollout notes every property file, so that later changes by others are seen.
+both, `check_address` says whether the ZooKeeper that 'access' names holds a Kafka cluster. Refusals come before the
+first line of a rollout; one that loses the race for the lock is closed at once. A new rollout notes every property
+file, so that later changes by others are seen.
 """
 
 from __future__ import annotations
