@@ -1,8 +1,8 @@
 """Sends requests of brokers and clients to the active controller: tries one controller after the other until one
 accepts.
 
-Light brokers, the workload and the intruder use a `ControllerChannel`. A request whose answer was lost may have been
-carried out. The request fails only when its time is over.
+Light brokers, the workload and the intruder use a `ControllerChannel`. A request fails when its time is over, or when
+its answer was lost: then it may have been carried out.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The steps of a drill and their checks: collected while it runs, written as ``report.json`` and ``summary.txt``.
 
 Steps add checks and figures to one `DrillReport`; the display reads it meanwhile. The verdict is good only if every
-check held and the drill came to its end.
-
-The forecast of the rehearsal and the duration of the migration, phase by phase. All times of the migration are from
-one clock: the leader's, in its log and its journal. Pure.
+check held and the drill came to its end. `phases` compares the forecast of the rehearsal with the migration; all times
+of the migration are from one clock: the leader's, in its log and its journal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A place in an outside ZooKeeper for the time of a drill: empty before, and restored afterwards.
 
 The drill makes one `ClaimedPlace` before anything starts, and calls `give_back` when no process runs any more. A place
-that is not empty is refused. Only znodes below the place are removed.
+that is not empty is refused. Only znodes of a Kafka cluster below the place are removed, and the parts of the chroot
+that the drill has made.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tries gRPC and metrics of a secured drill's controllers without permission.
 
-`every_door` calls it. Every method is tried with each wrong identity. A refusal counts only if the door is open to the
-right identity: otherwise it may be a controller that is down.
+`every_door` calls it. The intruder, who has a certificate of ours, tries every method; strangers try two. A refusal
+counts only if the door is open to the right identity: otherwise it may be a controller that is down.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Kafka's own clients, as users have them: an administrator, a producer that never pauses, consumers.
 
-The real cluster and tests use them (librdkafka). `Traffic` counts what was acknowledged, so a reader can tell lost and
-doubled records. Settings that differ from librdkafka's defaults have their reason beside them.
-
-Records the times of events that must go on, and finds the longest pause.
-
-Clients of the drill note each acknowledged record or commit. A pause that lasts at the end counts, too.
+The real cluster and tests use them (librdkafka). `Traffic` knows what was acknowledged, so a reader can tell lost and
+doubled records. `Activity` has the time of each acknowledged record or commit, and finds the longest pause; one that
+lasts at the end counts, too. Settings that differ from librdkafka's defaults have their reason beside them.
 """
 
 from __future__ import annotations

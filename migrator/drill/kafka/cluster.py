@@ -1,7 +1,7 @@
 """A throw-away cluster of our controllers and of unmodified Kafka brokers, as processes.
 
-The drill and tests of interoperability use `KafkaCluster` as a context, which ends all processes. It writes the
-property files of each mode as the manuals say. Brokers hold real records.
+The drill and tests of interoperability use a `KafkaCluster`; its `close` ends all processes. It writes the property
+files of each mode as the manuals say. Brokers hold real records.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The throw-away cluster with light brokers, which speak the Kafka protocol, hold no data, and start in no time.
 
-`migrator.drill.run` makes it when Kafka's jars cannot be fetched; tests use it for speed. ZooKeeper and controllers are
+`migrator.drill.run` makes it when it gets no release of Kafka; tests use it for speed. ZooKeeper and controllers are
 real. It proves nothing about records, because there are none.
 """
 

@@ -1,7 +1,8 @@
 """Runs `migrator rollout` for the drill: writes the inventory of its cluster, and runs the commands.
 
 `RealCluster` has one `RolloutDesk`. The commands are child processes, as an operator would type them, and the drill
-stops and starts the nodes through a socket. `close` ends the running command, and no node.
+stops and starts the nodes through a socket. A command is ended when its caller is cancelled; `close` ends what answers
+its executor, and no node.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class DeskNodes:
 
 
 class RolloutDesk:
-    """The rollout of one drill's cluster. `close` ends the running command, and no node.
+    """The rollout of one drill's cluster.
 
     :param meanwhile: called again and again while a command runs.
     """

@@ -1,12 +1,9 @@
-"""The end of a migration: brokers become KRaft brokers, controllers drop the flag, and a rollback is refused.
+"""The end of a migration, and the rollback from each state. Source: Kafka's migration guide, KIP-866.
 
-`steps` calls it with a cluster and a report. Each step notes its checks; a step after which nothing can go on raises
-`DrillFailedError`.
-
-The rollback from each state, and the checks afterwards. Source: Kafka's migration guide, KIP-866.
-
-`steps` calls `roll_back`. At the end ZooKeeper must hold the metadata, a broker must be the controller, and the old
-quorum, started once more, must claim nothing.
+`steps` calls it with a cluster and a report. In `finish` brokers become KRaft brokers and controllers drop the flag;
+`refuse_rollback` checks that the flag alone leads nowhere after that. After `roll_back` a broker must be the
+controller, ZooKeeper must hold the metadata, and the old quorum, started once more, must claim nothing. A step after
+which nothing can go on raises `DrillFailedError`.
 """
 
 from __future__ import annotations

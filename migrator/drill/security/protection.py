@@ -1,11 +1,9 @@
 """How the parts of a drill's cluster are protected: not at all (`InClear`), or at every door (`Secured`).
 
 Clusters ask it for the properties of each node and the login of each user. `Secured` makes certificates and passwords
-anew for each drill. Both have the same methods, so no step asks which one it has.
-
-The users of a drill's secured cluster, each with the fewest permissions that it needs.
-
-Brokers and controllers are super users. The intruder has a password and a certificate as others, and no permission.
+anew for each drill. Each user has the fewest permissions that it needs: brokers and controllers are super users; the
+intruder has a password and a certificate as others, and no permission. Both classes have the methods of `InClear`, so
+clusters do not ask which one they have; only the attempts of intruders and the search for secrets need `Secured`.
 """
 
 from __future__ import annotations
