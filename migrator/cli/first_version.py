@@ -1,8 +1,8 @@
 """The first metadata.version of a controller to format or rehearse: the typed one, or that of the brokers.
 
 `format` and `rehearse` call it before they write anything. A typed version always counts. During a migration the
-version has to be that of the brokers, which are asked over the network; brokers that differ, or do not answer, are
-refused with a remedy.
+version has to be that of the brokers, which are asked over the network; `format` refuses when they differ or do not
+answer; `rehearse` takes the newest version when they differ.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`migrator force`: orders the active controller to override a safety stop.
 
-It shows what the controller waits for, with the consequences, and asks. The order names the facts that the operator has
-seen; the controller refuses it when they have changed.
+It shows what the controller waits for, with the consequences, and asks. An order that overrides facts names those that
+the operator has seen; the controller refuses it when they have changed.
 """
 
 from __future__ import annotations

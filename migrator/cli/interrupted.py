@@ -1,8 +1,8 @@
 """The end of a command by Ctrl-C, SIGTERM or SIGHUP: an exit code, and a sentence about what the command leaves.
 
-`main` wraps every command in `terminated_as_interrupted`; long commands use the other contexts. The three signals end a
-command in the same way, with its children and its temporary files. A command that may leave something behind has a line
-in `LEFT`.
+`main` prints the sentence, and long commands use the contexts here: within `terminated_as_interrupted` the three
+signals end a command in the same way, with its children and its temporary files. A command that may leave something
+behind has a line in `LEFT`.
 """
 
 from __future__ import annotations

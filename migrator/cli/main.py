@@ -1,8 +1,8 @@
 """The `migrator` command: finds its subcommands by name and turns errors into exit codes.
 
 The console script calls `main`. A subcommand's module is imported only when it runs, because Spark and gRPC take
-seconds. Every command ends with 0, 1, 2, 70 or 130 (see `migrator`), and an error has one sentence on stderr and, with
-``--json``, an object on stdout.
+seconds. Commands end with 0, 1, 2, 70 or 130 (see `migrator`); `controller` and `top` have more codes. An error has one
+sentence on stderr and, with ``--json``, an object on stdout.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Options that several commands share.
 
-Each function returns a click decorator or converts a value. An option has the same name, type and help in all commands
-that take it, and a value that cannot be used is refused before the command begins.
+Each function returns a click decorator or converts a value. An option has the same name and type in all commands that
+take it, and a value that cannot be used is refused before the work begins.
 """
 
 from __future__ import annotations

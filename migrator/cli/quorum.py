@@ -1,12 +1,9 @@
-"""`migrator quorum`: shows the voters, and orders changes of them.
+"""`migrator quorum`: shows the voters, orders changes of them, and unregisters a broker that is gone for good.
 
 Orders go to the leader over gRPC, and the quorum carries them out by itself; the command only waits if ``--wait`` is
 given. An interrupted command does not take its order back. ``--json`` prints the fields of `VotersDescription`.
-
-`migrator quorum unregister`: removes the registration of a broker that is gone for good.
-
-It looks at the quorum first and refuses a broker that serves, then sends one request with the login of the property
-file. It also works with Kafka's controllers.
+`unregister` looks at the quorum first and refuses a broker that serves, then sends one request with the login of the
+property file. It also works with Kafka's controllers.
 """
 
 from __future__ import annotations

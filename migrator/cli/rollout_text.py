@@ -1,7 +1,7 @@
 """The text that `migrator rollout` prints: plans, questions, endings, status, history. Pure.
 
-The commands of `rollout` call it with values of `migrator.rollout` and print the lines. It decides nothing. Every kind
-of act and every ending has words here.
+The commands of `rollout` call it with values of `migrator.rollout` and print the lines. It decides nothing. Every act
+that changes or compares something, and every ending, has words here.
 """
 
 from __future__ import annotations

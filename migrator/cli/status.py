@@ -1,12 +1,8 @@
 """`migrator status`: the state of the quorum and of the migration, once or after every change.
 
 It asks the controllers through `QuorumAsker`, and `migrator.observe.status_page` makes the texts. The leader's answer
-counts. ``--json`` prints the fields of `Status`. It changes nothing.
-
-Follows a quorum for commands that show it continuously: the status of the present leader.
-
-`status --watch` and `top` call `every_status`. When the leader changes or goes away, all controllers are asked again.
-It ends only with its task.
+counts. ``--json`` prints the fields of `Status`. It changes nothing. `status --watch` and `top` call `every_status`,
+which ends only with its task: when the leader changes or goes away, it asks all controllers again.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """All output to the terminal. Text from outside is made printable, so that it cannot control the terminal.
 
 Every command prints and asks through this module; a test allows no other one to use ``sys.stdout``. When nobody reads
-the output any more (``| head``), a command ends, or goes on in silence where it must (`without_reader`). Source of the
-escapes: `migrator.observe.printable`.
-
-The confirmation of acts that cannot be undone: the operator types the cluster's id.
+the output any more (``| head``), a command ends, or goes on in silence where it must (`without_reader`). Acts that
+cannot be undone are confirmed with the cluster's id (`confirm_cluster_id`). Source of the escapes:
+`migrator.observe.printable`.
 """
 
 from __future__ import annotations

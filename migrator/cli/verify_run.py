@@ -1,12 +1,8 @@
 """The part of `migrator verify` that needs Spark, after the options have been checked.
 
 It inspects the sources, starts Spark, compares once or again and again, and ends with the exit code of the verdict. A
-repair is asked for, and made by the active controller.
-
-The output of `migrator verify`: a table or JSON on stdout, a page, and progress on stderr.
-
-`verify_run` calls `VerifyOutput` with each verdict. Table, JSON and page show the same verdict. Secrets are hashes
-already.
+repair is asked for, and made by the active controller. `VerifyOutput` shows each verdict as a table or JSON on stdout,
+and in a page; progress goes to stderr. Secrets are hashes already.
 """
 
 from __future__ import annotations
