@@ -1,6 +1,7 @@
 """A relay between one controller and ZooKeeper that stops at the request that a test names, or is cut.
 
-A test decides whether the request or its answer is lost. So each moment of a claim, a copy and a write can be tried.
+A test stops it before a request, and cuts it there or lets it pass. So each moment of a claim, a copy and a write can
+be tried.
 """
 
 from __future__ import annotations

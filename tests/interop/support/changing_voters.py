@@ -1,7 +1,7 @@
 """Controllers as processes whose log names the voters, and clients that write without a pause.
 
-Tests and benchmarks change the voters of `ChangingVoters` while it is written. At the end every acknowledged write must
-be in each log.
+Tests and benchmarks change the voters of `ChangingVoters` while it is written. `Writers.lost` names acknowledged writes
+that an image lacks.
 """
 
 from __future__ import annotations

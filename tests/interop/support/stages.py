@@ -1,6 +1,7 @@
-"""Tools for tests on one long-lived cluster of real brokers: named stages, and questions to brokers.
+"""Tools for tests on one long-lived cluster of real brokers: named stages, and questions to a cluster.
 
-A failure names its stage, because such a test runs for minutes. Questions go to brokers, not to our controllers.
+A failure names its stage, because such a test runs for minutes. Most questions go to brokers; orders to pause, and
+questions about problems, go to our controllers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Performs a published procedure on real brokers: the only code there is for all of them.
 
-It fills the gaps, does each step, and fails where a step's result does not come. Clients write all the time, and no
-record may be lost.
+It fills the gaps, does each step, and fails where a step's result does not come.
 """
 
 from __future__ import annotations
