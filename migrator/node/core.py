@@ -1,7 +1,8 @@
 """The part of a controller that needs no network: log, images, consensus and decisions, put together.
 
 `node.run_node` builds a `NodeCore` on an `OpenedDirectory` and adds servers; tests use it without servers. Calls come
-in this order: `boot`, `start`, `leave`, `close`; `admit` once it is known that this node may lead.
+in this order: `boot`, `start`, `leave`, `close`. `node` lets it stand for election with `admit`, once it is known that
+this node may lead.
 
 What always holds: the directory is locked by one process. A node stands for no election before its disk is loaded. A
 failing disk or an error of a fatal task stops the process (``on_failure``).

@@ -1,8 +1,8 @@
 """One reading of this node's figures, for the metrics endpoint and the health check.
 
 The thread of a scrape calls `LoopReader`, which takes the reading on the event loop: state that a turn of the loop is
-changing must not be read from another thread. While the loop is blocked, a scrape gets the last reading. A reading
-changes nothing.
+changing must not be read from another thread. While the loop is blocked, a scrape gets the last reading. The health
+check calls `node_health`, which reads single values on its own thread. A reading changes nothing.
 """
 
 from __future__ import annotations

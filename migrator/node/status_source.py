@@ -1,8 +1,8 @@
 """Serves operators: the status of this node, its changes, the journal, and orders.
 
 The operator's gRPC service (`migrator.rpc.operator_service`) calls `NodeStatusSource` on the event loop. Every node
-answers the questions about itself; only the active controller has a `MigrationView` that takes orders, and other nodes
-refuse them with the leader's name. A status is made from the present state and never changes it.
+answers the questions about itself; only the active controller takes orders, and other nodes refuse them with the
+leader's name. A status is made from the present state and never changes it.
 """
 
 from __future__ import annotations

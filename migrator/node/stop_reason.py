@@ -1,7 +1,7 @@
 """The reason why a controller has to stop. It also ends what the controller waits for at its start.
 
-Signals and fatal errors call a `StopReason`; `run_node` waits for it. Only the first reason counts. An error of a peer
-never stops the process.
+A fatal error calls a `StopReason`, a signal sets its ``stop``; `run_node` waits for that. Only the first error counts.
+An error of a peer never stops the process.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Operators' orders to change the voters, and the description of the voters
 (`migrator.rpc.voters_service.VoterSource`).
 
-The voters' gRPC service calls `VoterOrders`. The order is decided like any write, on the image at the log's end, and is
-in the journal before it is carried out, so a lost connection loses no order. `migrator.raft.planner` then leads the
-quorum to the target, one voter at a time.
+The voters' gRPC service calls `VoterOrders`. A target is decided like any write, on the image at the log's end, and is
+in the journal before it is in the log. `reassignment` then leads the quorum to the target, one voter at a time. The
+upgrade to voters in the log is carried out at once, and is in the journal afterwards.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The bounds of each caller: its share of the work, and the most elements of a request.
 
 A listener asks `ClusterCallers` before it decodes a request. A caller with rights on the cluster (a broker, a
-controller, an administrator) gets large bounds, any other caller small ones. Heartbeats, fetches and votes never wait
-for a share: a busy client must not make a broker look dead.
+controller, an administrator) gets large bounds, any other caller small ones. Heartbeats, fetches and votes of a caller
+with such rights never wait for a share: a busy client must not make a broker look dead.
 """
 
 from __future__ import annotations

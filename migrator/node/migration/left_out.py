@@ -2,7 +2,7 @@
 out.
 
 The operator's gRPC service calls `LeavingOut.order` on the active controller; one order runs at a time. All of the
-nodes are left out, or none. A node that answers or sends heartbeats cannot be left out.
+nodes are checked before the first one is left out. A node that answers or sends heartbeats cannot be left out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Proves with this node's log that the offset in ``/migration`` belongs to it, and tells which records the proof needs.
 
-The guards of a takeover ask for `evidence`; the snapshotter asks `kept_from` which records it must not delete. The
-proof is the checksum of the batch that holds the offset: another quorum's log has another one. See
+The guards of a takeover ask for `evidence`; `runtime` asks `kept_from` for the snapshotter which records it must not
+delete. The proof is the checksum of the batch that holds the offset: another quorum's log has another one. Stock
+controllers note no checksum; then the log has to name that stock controller as the leader of the mark's epoch. See
 docs/adr/0011-whose-mark-it-is.md.
 """
 

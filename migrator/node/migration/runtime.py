@@ -1,9 +1,9 @@
 """The ports of `migrator.migration` on a real node: log and quorum, ZooKeeper, brokers; and the migration that uses
 them.
 
-`node.run_node` makes one `MigrationRuntime`, and `Leadership` starts and stops it with each leadership. Blocking calls
-to ZooKeeper run on threads. Writes to ZooKeeper and RPCs to brokers happen only while this node is the active
-controller and holds the claim.
+`node.run_node` makes one `MigrationRuntime` and starts it; `Leadership` tells it of each leadership. Blocking calls to
+ZooKeeper run on threads. Only the active controller writes to ZooKeeper and sends RPCs to brokers, after it has taken
+the claim.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The status of a running migration for operators, their orders, and the gates before the end and before a rollback.
 
 `status_source` asks `MigrationInsight` for the operator's gRPC service, and `metrics` for figures. Status and gates are
-computed from the driver and the image when they are asked for; nothing is kept. An order is durable in the log before
-its call returns, and an operator can override only a fact that `status` showed.
+computed from the driver and the image when they are asked for. An order is in the journal before it is carried out; an
+order to pause, resume or reopen is committed when its call returns. An operator can override only a fact that `status`
+showed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 it.
 
 `ActiveController` calls `admit` before such a write, and `check` with the records of each decision. Elections, fencing,
-ISR changes and registrations never wait here: an outage of ZooKeeper must not become an outage of Kafka. A wait ends
-with REQUEST_TIMED_OUT, after which clients try again. See docs/adr/0013-bounds-of-the-write-behind.md.
+ISR changes and registrations never wait here: an outage of ZooKeeper must not become an outage of Kafka. A wait that
+takes too long ends with REQUEST_TIMED_OUT, after which clients try again. See
+docs/adr/0013-bounds-of-the-write-behind.md.
 """
 
 from __future__ import annotations

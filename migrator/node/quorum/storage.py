@@ -1,8 +1,9 @@
 """The disk of one controller as consensus needs it: log, snapshots, election state, and the mark of an empty disk.
 
 `QuorumRunner` calls it to perform the effects of the core; snapshotter and proofs read it. It runs on the event loop,
-except `finish_snapshot`. Each method says whether its effect is durable on return. A failing disk is a `StorageError`,
-and its caller stops the process.
+except `finish_snapshot`. A method whose effect is durable on return says so. A failing disk is a `StorageError`, and
+the runner stops the process, except when an append finds no room, or a snapshot cannot be downloaded or read for a
+peer.
 """
 
 from __future__ import annotations

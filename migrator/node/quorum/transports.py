@@ -1,14 +1,15 @@
 """Makes this node's transports to its peers from its settings: Kafka's protocol, or gRPC with Kafka's protocol behind
 it.
 
-`node.node` calls it once at the start. Without ``migrator.grpc.*`` keys only Kafka's protocol is used, so a stock
-property file runs unchanged. With ``migrator.grpc.voters`` a peer that does not answer over gRPC is reached over
-Kafka's protocol.
+`node.node` calls it at the start. Without ``migrator.grpc.*`` keys only Kafka's protocol is used, so a stock property
+file runs unchanged. With ``migrator.grpc.voters`` a peer that does not answer over gRPC is reached over Kafka's
+protocol.
 
-Consensus over gRPC with our own nodes, and over the Kafka protocol with stock voters in the same quorum.
+`EitherTransport` sends messages of consensus over gRPC to our own nodes, and over the Kafka protocol to stock voters of
+the same quorum.
 
-`transports` makes it with ``migrator.grpc.voters``. A request that one transport could not deliver goes over the other
-at once, because a restart may have changed the voter's program.
+A request that one transport could not deliver goes over the other at once, because a restart may have changed the
+voter's program.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The answers of the quorum's gRPC service beside consensus: description, addresses, digests of the image.
+"""The answers of the quorum's gRPC service beside consensus: addresses, and digests of the image.
 
 `migrator.rpc.quorum_service` calls `NodeQuorumView`. It reads the node's state and changes only what this node knows of
 addresses.
