@@ -3,7 +3,7 @@
 
 `registry` lists each function with its API; the active controller calls it with the image at the log's end. A function
 turns kio's message into a request of `migrator.controller`, and the decision into kio's response. It decides nothing
-itself. The right to do so (CLUSTER_ACTION) was checked before.
+itself, but refuses values that Kafka does not have. The right of the caller (`registry`) was checked before.
 """
 
 from __future__ import annotations

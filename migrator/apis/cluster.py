@@ -1,7 +1,8 @@
 """UpdateFeatures and DescribeCluster (APIs 57, 60).
 
-`registry` lists these functions; the endpoint calls them with an image. They translate between kio's messages and
-`migrator.controller.features`. DescribeCluster shows controllers only at the listener that was asked (KIP-919).
+`registry` lists these functions; node and endpoint call them with an image. UpdateFeatures is decided by
+`migrator.controller.features`. DescribeCluster shows the registered controllers that have an endpoint on the listener
+that was asked (KIP-919).
 """
 
 from __future__ import annotations

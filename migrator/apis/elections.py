@@ -1,7 +1,8 @@
 """ElectLeaders and reassignments of partitions (APIs 43, 45, 46).
 
-`registry` lists these functions. They translate between kio's messages and `migrator.controller`. A reassignment of the
-metadata partition is an order about the voters (KIP-642): the quorum has no replicas but its voters.
+`registry` lists these functions. They translate between kio's messages and `migrator.controller`. From kraft.version 1
+on a reassignment of the metadata partition is an order about the voters (KIP-642): the quorum has no replicas but its
+voters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Quotas, SCRAM credentials and ACLs (APIs 49, 51, 29, 30, 31).
 
 `registry` lists these functions. They translate between kio's messages and `migrator.controller`. An answer has Kafka's
-errors, in the order of the request, and never a password, salt or key.
+errors, and never a password, salt or key.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """CreateTopics, DeleteTopics, CreatePartitions (APIs 19, 20, 37).
 
 `registry` lists these functions. They translate between kio's messages and `migrator.controller`. Rights are checked
-for each topic, and a caller who may not see a topic does not learn whether it exists. Topics that brokers need for
-themselves do not wait for ZooKeeper.
+for each topic. The answer to a deletion does not show whether a topic exists that its caller may not see. Topics that
+brokers need for themselves do not wait for ZooKeeper.
 """
 
 from __future__ import annotations

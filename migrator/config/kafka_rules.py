@@ -1,9 +1,8 @@
 """The contradictions in a property file that Kafka refuses on every node. Pure.
 
-`kafkas_broker`, `kafkas_controller` and the check `broker_starts` of preflight ask it before they change or restart a
-node of Kafka. Each problem has the key, Kafka's reason, and a remedy. A value with a placeholder counts as valid,
-because it is not known here. Source: ``KafkaConfig.validateValues`` and ``CoreUtils.listenerListToEndPoints`` of Kafka
-3.9.
+`kafkas_broker` and `kafkas_controller` ask it, for preflight, rollout and hand-over. Each problem has the key, Kafka's
+reason, and a remedy. A value with a placeholder counts as valid, because it is not known here. Source:
+``KafkaConfig.validateValues`` and ``CoreUtils.listenerListToEndPoints`` of Kafka 3.9.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The table of every key that a property file may hold: Kafka's (`kafka_keys`, generated) and ours (here).
 
-`load` parses values after it, and docs/configuration.md is made of it. A key has one type, one default and one
-sentence. A key of ours begins with ``migrator.``. A synonym counts only when the key itself is not set.
+`load` parses values after it, and docs/configuration.md is made of it. A key has one type and at most one default. A
+key of ours begins with ``migrator.`` and has a description. A synonym counts only when the key itself is not set.
 """
 
 from __future__ import annotations

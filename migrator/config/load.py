@@ -1,8 +1,7 @@
 """Property file -> `Settings`. Every refusal names file, key, value and remedy.
 
-All commands that take a controller's property file call `load_settings`. A result is complete and checked: a part that
-gets `Settings` checks nothing again. Nothing but the file and the files that it refers to is read, and nothing is
-written.
+Commands that take a controller's property file call `load_settings`, which also checks the values against each other;
+`typed_settings` does not. Each value in `Settings` has the type and the bounds of its key. Nothing is written.
 """
 
 from __future__ import annotations

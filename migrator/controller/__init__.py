@@ -12,7 +12,7 @@ after the records are committed and published. Decisions may run off the event l
 not change. Error codes and messages are Kafka's where Kafka has them.
 
 **What always holds.** The records of an atomic decision are in one batch: all or nothing. A refused part leaves no
-record. No decision scans the whole image: `index.ControllerIndex` gives the same answers as a scan of the image. Work
-on many partitions (fencing a broker) is an errand of many small decisions (`errands`), each on the image of its moment.
+record. No decision scans all partitions: `index.ControllerIndex` gives the same answers as a scan of the image. Work on
+many partitions (fencing a broker) is an errand of many small decisions (`errands`), each on the image of its moment.
 Soft state (`sessions`) is never persisted: a new leader begins it anew, and a change of leadership fences no broker.
 """

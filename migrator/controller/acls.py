@@ -1,8 +1,9 @@
 """CreateAcls, DeleteAcls, and the matching of filters that DescribeAcls shares with them. Pure.
 
-`migrator.apis` calls it with the image at the log's end; it returns the answer and the records. No entry exists twice,
-and the number of entries that one request may scan is bounded, because other writes wait for the decision. Source:
-Kafka's ``AclControlManager``, ``AclApis``, ``ResourcePatternFilter``, ``AccessControlEntryFilter``.
+`migrator.apis` calls it with the image at the log's end; it returns the answer and the records. No entry is added
+twice, and the number of entries that a deletion with several filters may scan is bounded, because other writes wait for
+the decision. Source: Kafka's ``AclControlManager``, ``AclApis``, ``ResourcePatternFilter``,
+``AccessControlEntryFilter``.
 """
 
 from __future__ import annotations

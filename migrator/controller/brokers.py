@@ -1,8 +1,9 @@
 """BrokerRegistration and UnregisterBroker: which brokers belong to the cluster. Pure.
 
-`migrator.apis.brokers` calls it; the result is an answer and records. A broker registers fenced, with an epoch that is
-the offset of its record, and a living broker keeps its id against another process. A broker whose mode (ZooKeeper or
-KRaft) does not fit the state of the migration is refused. Source: Kafka's ``ClusterControlManager.registerBroker`` and
+`migrator.apis.brokers` calls it, and the node's `left_out` for a broker that is gone for good; the result is an answer
+and records. A new process of a broker registers fenced, with an epoch that is the offset of its record, and a living
+broker keeps its id against another process. A broker whose mode (ZooKeeper or KRaft) does not fit the state of the
+migration is refused. Source: Kafka's ``ClusterControlManager.registerBroker`` and
 ``ReplicationControlManager.unregisterBroker``.
 """
 

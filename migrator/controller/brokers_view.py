@@ -1,7 +1,6 @@
 """Questions about brokers that many decisions ask: is it active, does the epoch fit, has it that log directory. Pure.
 
-Each function takes an image or a registration and changes nothing. A check raises `RefusedError` with the error that
-Kafka answers; the other functions only tell.
+Decisions call it. A function ``check_...`` raises `RefusedError`; the other functions only tell.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The inputs of a decision beside image and request: the node's settings, the time, randomness, and soft state.
 
-`migrator.node.active` makes one `Context` for each decision. A decision reads no clock and no random source of its own,
-so that the same inputs give the same records. ``index`` belongs to the same image as the decision; the soft state
-(heartbeats, errands, quotas) is lost with the leadership.
+`migrator.node.active` makes one `Context` for each decision of a write, and `migrator.node.node` one for each read. A
+decision reads no clock and no random source of its own, so that the same inputs give the same records. For a write,
+``index`` belongs to the image of the decision; the soft state (heartbeats, errands) is lost with the leadership.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """UpdateFeatures: raises and lowers the finalized levels of features. Pure.
 
-A level is accepted only if every broker and every voter supports it. Each feature is decided separately. The level of
-kraft.version stands in a control record, not in a metadata record (`kraft_upgrade`). Source: Kafka's
-``FeatureControlManager`` and ``QuorumFeatures``.
+A level is accepted only if every registered broker supports it, and from metadata.version 3.7-IV0 on every controller
+and voter, too. Each feature is decided separately. The level of kraft.version stands in a control record, not in a
+metadata record (`kraft_upgrade`). Source: Kafka's ``FeatureControlManager`` and ``QuorumFeatures``.
 """
 
 from __future__ import annotations

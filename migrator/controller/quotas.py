@@ -1,7 +1,7 @@
 """AlterClientQuotas: sets and removes quotas of users, clients and addresses. Pure.
 
-`migrator.apis.security` calls it. For each entity all changes of a request are made, or none. A stored value has been
-checked: its key fits the entity, and it is in the bounds of Kafka. Source: Kafka's ``ClientQuotaControlManager`` and
+`migrator.apis.security` calls it. All changes of an entry of a request are made, or none. Each value is checked first:
+its key fits the entity, and it is in the bounds of Kafka. Source: Kafka's ``ClientQuotaControlManager`` and
 ``QuotaConfigs``.
 """
 

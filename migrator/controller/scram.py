@@ -4,7 +4,8 @@ The client sends a salted password; stored and server key are made from it here 
 record. `repr` of a request never shows the salted password. One change for each user is made, or none. Source: Kafka's
 ``ScramControlManager``.
 
-SCRAM credentials that a new quorum is formatted with, as ``kafka-storage format --add-scram`` takes them.
+`migrator format` calls `parse_credential` for the credentials of a new quorum, in the form of ``kafka-storage format
+--add-scram``:
 
 ``SCRAM-SHA-512=[name=alice,password=secret]``, and in any order ``iterations=8192``, ``salt="BASE64"``, and
 ``saltedpassword="BASE64"`` in the place of the password. Source: ``org.apache.kafka.metadata.storage.ScramParser``.

@@ -2,8 +2,8 @@
 
 * `server.GrpcServer` serves on a Unix socket (`operator_socket`), on ``migrator.grpc.listener`` with mutual TLS, or
   both.
-* `doorkeeper.Doorkeeper` checks every call before its request is read, by the table in `doors` and the certificates in
-  `identity`. `operator_service`, `voters_service` and `quorum_service` then translate it for the node.
+* `doorkeeper.Doorkeeper` checks every call before its request is read, by the table and the certificates in `identity`.
+  `operator_service` and `quorum_service` then translate it for the node.
 * `operator_client.OperatorClient` is the command line's end; `find_controller` finds the active controller.
 * `raft_transport.GrpcRaftTransport` is the `migrator.raft.transport.RaftTransport` between controllers of this program.
 
@@ -16,7 +16,7 @@ An example::
 node implements `StatusSource`, `VoterSource` and `QuorumView`. A client's failure is an `OperatorError` for operators
 and a `TransportError` for the transport.
 
-**What always holds.** A call that is not in the table of `doors` is refused. No call is decoded before its caller is
+**What always holds.** A call that is not in `identity.DOORS` is refused. No call is decoded before its caller is
 known. A voter can speak only for itself. Over TCP a client sends no request before the server's certificate has proved
 one of the expected names.
 """

@@ -1,7 +1,8 @@
 """The consensus core's messages <-> protobuf. Fields have the same names on both sides, so one rule serves all.
 
-`raft_transport` and `quorum_service` call it. Decoding trusts nothing: a value that the core could not work with is a
-`PeerError`. An unset optional field and a field that an earlier release does not know become None.
+`raft_transport` and `quorum_service` call it. A message without a snapshot id that it needs, or with a malformed
+directory id, is a `PeerError`; the core checks all other values. An optional field that is unset, for example by an
+earlier release, becomes None.
 """
 
 from __future__ import annotations

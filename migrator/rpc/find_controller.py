@@ -2,7 +2,7 @@
 
 Commands call `connect` for one controller, `active_controller` for the one that drives the migration, and
 `leading_controller` for the leader. With an address, TLS must prove the name that the voter's certificate should have.
-Without an answer the error names the controllers that were asked, and the leader if one is known.
+If no such controller answers, the error names the leader if one is known.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The identity of a gRPC caller, as its connection proves it: a certificate on an allow-list, or the operator's socket.
 
-The doorkeeper asks `Identities` for each call and sets `GrpcCaller` for it. A certificate that is on no list, is not
-yet valid or has expired, is nobody's. Names of callers go into logs and the journal.
+The doorkeeper asks `Identities` for each call and sets `GrpcCaller` for it. A caller whose certificate is on no list,
+is not yet valid or has expired has no role. Names of callers go into logs and the journal.
 
-The table of gRPC calls and the callers that may make them. `migrator.rpc.doorkeeper` enforces it for every service.
+`DOORS` is the table of gRPC calls and the callers that may make them. `migrator.rpc.doorkeeper` enforces it for every
+service.
 
 A call that is not in the table is refused.
 """

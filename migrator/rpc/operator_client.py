@@ -1,8 +1,8 @@
 """The client of the operator's service, for the command line.
 
-Commands use `OperatorClient` as a context; each method is one call with a time-out. Whatever fails (no answer, a
-refusal, a wrong certificate) is an `OperatorError` with a remedy. On a local socket, the socket's owner is checked
-first: another user of the machine could have put it there.
+Commands use `OperatorClient` as a context; each method is one call, with a time-out unless it follows changes. No
+answer, a refusal and a wrong certificate are an `OperatorError`. The owner and the rights of a local socket's directory
+are checked first: another user of the machine could have put the socket there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Values of `migrator.observe` <-> the messages of operator.proto and voters.proto.
 
-A field has the same name in the value and in the message. A field without a value (None) is absent in the message.
+The client and the services of operators call it. A field has the same name in the value and in the message. A field
+without a value (None) is absent in the message.
 """
 
 from __future__ import annotations

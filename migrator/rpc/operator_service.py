@@ -4,7 +4,7 @@ The server calls `OperatorService`, which decodes, calls the `StatusSource` of t
 itself. The doorkeeper has already checked who calls. An `OperatorError` of the source becomes a status with its text,
 and ends only that call.
 
-The operator's gRPC service about the voters of the quorum.
+The second service is about the voters of the quorum.
 
 The server calls `VotersService`, which decodes, calls the node's `VoterSource` and encodes. The doorkeeper has already
 checked who calls. A refusal ends only that call.

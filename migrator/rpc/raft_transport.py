@@ -1,9 +1,9 @@
 """Sends the consensus core's messages over gRPC, to other controllers of this program.
 
 `migrator.node.quorum.transports` makes one `GrpcRaftTransport`. It has one connection and one request in flight for
-each peer. The peer's certificate must belong to that voter. A failure is a `TransportError`, on which the caller may
-use Kafka's protocol; an address that was silent is left alone for some seconds, so that requests do not wait for it
-again and again.
+each peer. The peer's certificate must belong to that voter. A failure is a `TransportError`; after an
+`UnreachableError` the caller may use Kafka's protocol. An address that was silent is left alone for some seconds, so
+that requests do not wait for it again and again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The settings in force of brokers and topics, read with DescribeConfigs. Reads only.
 
-Preflight, rollout and hand-over call it on a connection to one broker, because a broker answers only for itself. A
-refusal of the broker is a value (`Refused`), not an exception, so that a missing right is reported as such. An answer
-of another broker is a `PeerError`.
+Preflight and rollout call it on a connection to one broker, because a broker answers only for itself. A refusal of the
+broker is a value (`Refused`), not an exception, so that a missing right is reported as such. `describe_broker` takes an
+answer of another broker for a `PeerError`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A Kafka client for one peer. It connects when needed, knows the peer's API versions, and backs off after failures.
 
 Every outgoing connection of this program to Kafka's protocol goes through it. `KafkaClient` makes connections;
-`KafkaConnection` is one of them after its login. A request ends with its answer or a `TransportError`, within its
-timeout. After a timeout the connection closes, because answers come in the order of requests. Before a login expires,
-the client logs in again (KIP-368).
+`KafkaConnection` is one of them after its login. A request of a `KafkaClient` ends with its answer or a
+`TransportError`, within its timeout. After a timeout the connection closes, because answers come in the order of
+requests. Before a login expires, the client logs in again (KIP-368).
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
 """The identity of a controller for its peers: its user or certificate, and the principal that the peers make of it.
-Pure.
 
 The start of a controller and preflight ask whether peers will give it rights. A name that is known only at the login is
 None, and never guessed.

@@ -1,8 +1,8 @@
 """Sends and receives the consensus core's messages over the Kafka protocol.
 
 `QuorumRunner` sends through `KafkaRaftTransport`; the endpoint gives requests to `RaftService`. One request is in
-flight for each peer. A peer of Kafka 3.9 knows no pre-votes; the transport answers in its place that it does not. An
-answer never names a leader without an address, because a stock node would end.
+flight for each peer. A peer of Kafka 3.9 knows no pre-votes; the transport answers in its place that it does not. With
+voters in the log an answer never names a leader without an address, because a stock node would end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The interface of all SASL mechanisms: an exchange of tokens, its two sides and its results.
 
 `server.SaslServer` drives a `ServerExchange`, `migrator.wire.client` a `ClientExchange`. Each object serves one login.
-A step that needs milliseconds says so (`takes_long`) and is run off the event loop. A refusal tells the other side no
-more than that the login failed; the reason goes to this node's log.
+A step that needs milliseconds says so (`takes_long`) and is run off the event loop. A refusal never tells the other
+side whether user or password was wrong; the reason goes to this node's log.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """This node's logins at peers and brokers: the client's side of each new connection.
 
 `sasl_settings` makes one `Login` for a listener, and each connection asks it for an exchange. Calls may block on a file
-or on an identity provider, so they run off the event loop. A token is renewed before its end; while the provider does
-not answer, the old one is used until it expires.
+or on an identity provider, so they run off the event loop. A token is renewed for the first connection late in its
+lifetime; while the provider does not answer, the old one is used until it expires.
 """
 
 from __future__ import annotations
