@@ -1,5 +1,5 @@
 """Operators' orders to change the voters, and the description of the voters
-(`migrator.rpc.voters_service.VoterSource`).
+(`migrator.rpc.operator_service.VoterSource`).
 
 The voters' gRPC service calls `VoterOrders`. A target is decided like any write, on the image at the log's end, and is
 in the journal before it is in the log. `reassignment` then leads the quorum to the target, one voter at a time. The

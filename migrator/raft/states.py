@@ -13,7 +13,7 @@ removed and does not know it, unseats no leader.
 
 Source: KafkaRaftClient and QuorumState of Kafka 3.9 and 4.1 (KIP-595, KIP-996).
 
-Fetches that found nothing new and wait for it (KIP-595's long poll).
+`Parking` has the fetches that found nothing new and wait for it (KIP-595's long poll).
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The directory of the operator's socket. Only its owner may enter it, and so only its owner may give orders.
+"""The directory of the operator's socket. Only its owner may enter it, and so only its owner, and root, may give orders
+through the socket.
 
 gRPC does not tell which user is at the other end of a socket, so the file system has to keep other users out.
 """

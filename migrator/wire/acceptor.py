@@ -3,7 +3,8 @@
 No peer can stop a listener from accepting for longer than the quotas say. Source of the rules: ``Acceptor`` and
 ``Processor`` of ``SocketServer``.
 
-Additions to asyncio's TLS for which it has no public interface. Every use of its private names is in this file.
+`AlertingProtocol` adds to asyncio's TLS what has no public interface there. Every use of asyncio's private names is in
+this file.
 
 It works with the releases of Python that the tests run with. On a later release a controller does not start.
 """
@@ -137,7 +138,7 @@ class Acceptor:
 
         :returns: the port.
         :raises OSError: the address cannot be bound.
-        :raises OperatorError: this release of Python is not supported (`alerting_tls`).
+        :raises OperatorError: this release of Python is not supported (`use_in_asyncio`).
         """
         use_in_asyncio()
         self._sockets = await bind(host, port, backlog)

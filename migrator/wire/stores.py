@@ -3,7 +3,7 @@
 Java also reads PKCS12 under the type JKS, and keytool writes PKCS12 by default since Java 9. So the content of the file
 decides between the two. Source: ``DefaultSslEngineFactory.FileBasedStore``.
 
-Key and trust stores as PEM text (KIP-651), the one kind that Python's TLS reads.
+A `PemStore` is a store as PEM text (KIP-651), the one kind that Python's TLS reads.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 A client (`migrator.node.quorum.voter_change_apis`), the planner, or this node for its own entry asks for a change.
 Source: ``AddVoterHandler``, ``RemoveVoterHandler``, ``UpdateVoterHandler`` of Kafka 3.9.
 
-Keeps this node's entry in the voter set up to date, so that other nodes find a controller that has moved (KIP-853).
+`OwnEntry` keeps this node's entry in the voter set up to date, so that other nodes find a controller that has moved
+(KIP-853).
 
 Source: ``pollFollowerAsVoter`` and ``UpdateVoterHandler`` of Kafka 3.9.
 """
