@@ -58,7 +58,7 @@ def default_value(resource_type: int, key: str) -> str | None:
 def check_topic_config(existing: Values, wanted: Values, defaults: TopicDefaults) -> None:
     """Check a topic's whole new configuration.
 
-    :param existing: what it was before.
+    :param existing: the configuration before.
     :raises RefusedError: INVALID_CONFIG.
     """
     for key, text in wanted.items():

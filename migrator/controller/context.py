@@ -83,7 +83,7 @@ class Context:
     """Everything a decision may depend on besides image and request. ``index`` belongs to the same image.
 
     ``next_offset`` is the offset that the first record of the decision will get. ``leader_id`` is -1 when unknown.
-    ``now_ms`` is monotonic, for time-outs; ``wall_ms`` is milliseconds since 1970, for what is stored.
+    ``now_ms`` is monotonic, for time-outs; ``wall_ms`` is milliseconds since 1970, for stored times.
     """
 
     cluster_id: str

@@ -26,7 +26,7 @@ CLIENT_ID: Final = "client-id"
 LONGEST_WAIT_MS: Final = 2**31 - 1
 """The longest throttle time that a response can hold."""
 PRUNE_ABOVE: Final = 1_000
-"""Up to this many buckets are kept without a search for full ones."""
+"""The number of buckets that are kept without a search for full ones."""
 
 BucketKey = tuple[str, str]
 """User and client id; "" for the one that the quota does not name."""

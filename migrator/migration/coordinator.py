@@ -60,7 +60,7 @@ class Coordinator:
         self._epoch = -1
         self._reconcile = ev.Ticket(-1, -1)
         self._needed = EpochOffset(-1, -1)
-        """Up to where ZooKeeper holds the log; an older image must not be reconciled into it."""
+        """The offset up to which ZooKeeper holds the log; an older image must not be reconciled into it."""
         self._deferred: ef.Reconcile | ef.Resume | None = None
 
     @property
@@ -117,7 +117,7 @@ class Coordinator:
         return self._route(effects, now_ms)
 
     def _fit_to_reconcile(self) -> bool:
-        """Whether the image is not older than what ZooKeeper holds. An empty or early image would erase ZooKeeper
+        """Whether the image is as new as the content of ZooKeeper. An empty or early image would erase ZooKeeper
         (KAFKA-15389), and a commit may be known before its image is published."""
         copied = self._image.features.zk_migration_state is ZkMigrationState.MIGRATION
         return copied and self._image.provenance.offset >= self._needed.offset

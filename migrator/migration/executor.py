@@ -66,9 +66,9 @@ class Options:
 
 
 class MigrationExecutor:
-    """One per process.
+    """Performs the effects of the driver and feeds their results; one object per process.
 
-    :param on_transition: called with what the operator has to know.
+    :param on_transition: called with news for the operator.
     :param on_failure: called with an error that must stop the process.
     :param on_written: called after each write that ZooKeeper has applied.
     """

@@ -160,4 +160,4 @@ class MigratedCluster(Protocol):
         """Take a committed image while this node leads."""
 
     async def close(self) -> None:
-        """Stop everything. What is written in ZooKeeper stays."""
+        """Stop everything. The changes in ZooKeeper stay."""

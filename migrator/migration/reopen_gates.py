@@ -34,7 +34,7 @@ class ReopenFacts:
     flag is on; None for no answer. ``stock``: the voters that are Kafka's own. ``outdated``: the voters of a release
     that does not know a reopened migration. ``standing`` and ``running`` (who has a znode in ``/brokers/ids``): None
     when ZooKeeper could not be read, for ``away``. ``too_large``: paths of the znodes that ZooKeeper would refuse.
-    ``forbidden``: what our identity may not do there, in sentences."""
+    ``forbidden``: the rights in ZooKeeper that our identity lacks, in sentences."""
 
     cluster_id: str
     image: MetadataImage

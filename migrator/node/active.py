@@ -263,7 +263,7 @@ class ActiveController:
         """Append a changed voter set when it is this caller's turn: between two decisions and never within one, since a
         decision depends on the voters of its moment. Returns the offset, which is not yet committed.
 
-        :param kinds: what the voters say of themselves; needed only during a migration.
+        :param kinds: the answers of the voters about themselves; needed only during a migration.
         :param look: as in `append`.
         :param first: records that are appended right before, with nothing between.
         :raises VotersNotChangedError: the leader refuses, or this node does not lead.
@@ -355,7 +355,7 @@ class ActiveController:
             return operation, decision.response
 
     def next_due_ms(self, schedule: Schedule) -> int | None:
-        """When a periodic task is due next; None when none is due in the present state.
+        """The time of the next periodic task; None when none is due in the present state.
 
         :raises RefusedError: NOT_CONTROLLER when this node is not active.
         """

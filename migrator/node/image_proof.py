@@ -253,7 +253,7 @@ class ImageComparison:
     async def _answers(
         self, offset: int, others: Sequence[int], *, replay: bool = False
     ) -> tuple[ImageDigest, Mapping[int, ImageDigest]]:
-        """This node's digest, and that of each controller that gives one."""
+        """The digest of this node, and the digests of the controllers that give one."""
         clock = asyncio.get_running_loop().time
         until, answers = clock() + PATIENCE_SECONDS, dict.fromkeys(others, NOT_YET)
         own = self._proof.image_digest(offset, replay=replay)

@@ -119,7 +119,7 @@ class MetadataRuntime:
         self.migration_base = NOWHERE
         """Epoch and offset of the record that completed the copy, or of the oldest known record after it."""
         self._taken = 0
-        """Up to here the loader has the log, or it holds control records."""
+        """The offset up to which the loader has the log; control records count as loaded."""
         self._read: Iterator[Batch] = iter(())
         """The batches that were read of the log after `_taken`."""
         self._decoding: Decoding | None = None
@@ -128,7 +128,7 @@ class MetadataRuntime:
         self._is_followed = False
         """Whether `_on_replace` got the image, and `_following` every later change."""
         self._load_end = 0
-        """Up to here the log was on disk when loading began: at the start, or in a snapshot."""
+        """The offset up to which the log was on disk when loading began: at the start, or in a snapshot."""
         self._loading = Loading()
         self._high_watermark = 0
         self.leader_high_watermark: Callable[[], int | None] = lambda: self._high_watermark

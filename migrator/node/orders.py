@@ -44,7 +44,7 @@ ORDERING_SETTINGS: Final = (
 
 
 class KafkaOrders:
-    """One per node.
+    """Writes orders over the Kafka protocol to the journal; one object per node.
 
     :param journal: receives the orders.
     """

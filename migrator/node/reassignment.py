@@ -68,7 +68,8 @@ time."""
 
 @value
 class ReassignmentStatus:
-    """``steps``: the remaining steps; ``waiting_for``: what the first of them lacks. Only the leader knows both."""
+    """``steps``: the remaining steps; ``waiting_for``: the condition that the first one needs.
+    Only the leader knows both."""
 
     target: Target | None
     replicas: tuple[Replica, ...]
@@ -77,7 +78,7 @@ class ReassignmentStatus:
 
 
 class VoterReassignment:
-    """One per node.
+    """Leads the voters to their target, step by step; one object per node.
 
     :param listener: the name of the listener between voters.
     :param ask: asks controllers that may become voters, or lead after this one.

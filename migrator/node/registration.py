@@ -40,9 +40,9 @@ REQUEST_SECONDS = 5.0
 FAILED_SECONDS = (0.4, 5.0)
 """The first and the longest wait after a registration without acknowledgement."""
 ACKNOWLEDGED_SECONDS = (10.0, 300.0)
-"""The same after an acknowledged registration: it is committed, and each further one is a record in every log. Kafka
-never repeats it (``ControllerRegistrationManager``); we do, rarely, in case a leader has lost a registration that it
-acknowledged."""
+"""The first and the longest wait after an acknowledged registration. That is committed, and each further one is a
+record in every log. Kafka never repeats it (``ControllerRegistrationManager``); we do, rarely, in case a leader has
+lost a registration that it acknowledged."""
 
 
 class Pace:
@@ -87,7 +87,9 @@ def _doubled(bounds: tuple[float, float], times: int) -> float:
 
 
 class ControllerRegistrar:
-    """One per node. While this node is registered, it sleeps until a published image lacks the registration.
+    """Registers this controller with the leader; one object per node.
+
+    While this node is registered, the registrar sleeps until a published image lacks the registration.
 
     :param ports: listener name -> port that it is bound to, for listeners that were given port 0.
     """

@@ -21,7 +21,7 @@ JOURNAL_KIND = "rollout lock"
 
 
 class RolloutLockKeeper:
-    """One per node; only the leader's accepts calls.
+    """Keeps the lock of a rollout in the log; one object per node. Only the leader's object accepts calls.
 
     :param journal: receives each change of the lock.
     """

@@ -37,7 +37,7 @@ SHARE = 0.1
 
 
 class Snapshotter:
-    """One per node, leader or not.
+    """Makes the snapshots of this node, leader or not; one object per node.
 
     :ivar needed_from: gives the offset that the log has to hold in spite of its retention, see `MetadataLog.clean`;
         called before anything is dropped.

@@ -22,7 +22,7 @@ JOURNAL_KIND = "close-way-back"
 
 
 class WayBackKeeper:
-    """One per node; only the leader's accepts the order.
+    """Takes the order to close the way back; one object per node. Only the leader's object accepts the order.
 
     :param journal: receives the order.
     """

@@ -133,7 +133,7 @@ class PreflightCheck:
     asks: bool = False
     """A warning about which an operator decides: a rollout asks before it continues."""
     of_host: bool = False
-    """It looks at the host of the first controller's file, which a rollout therefore asks on each host (`--here`)."""
+    """The check looks at the host of the first controller's file, so a rollout repeats it on each host (`--here`)."""
 
 
 @value

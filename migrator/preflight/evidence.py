@@ -352,7 +352,7 @@ class Evidence:
     refused_files: tuple[Trouble, ...]
     """Files of controllers with a value that cannot be used."""
     zookeeper: ZooKeeperFacts | None
-    """None when it could not be read, or has no cluster."""
+    """The facts of ZooKeeper; None when ZooKeeper could not be read, or has no cluster."""
     machine: MachineFacts
     unknown: tuple[UnknownFact, ...]
     jute_maxbuffer: int = DEFAULT_JUTE_MAXBUFFER

@@ -51,7 +51,7 @@ class FileGatherer:
         self.refused: list[Trouble] = []
 
     def controller(self, path: Path, *, is_of_this_host: bool) -> ControllerFile | None:
-        """None when nothing can be said about this controller; the reason is kept.
+        """Read a controller's file. None when nothing can be said about this controller; the reason is kept.
 
         :param is_of_this_host: whether its placeholders may be resolved here.
         """

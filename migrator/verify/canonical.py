@@ -26,7 +26,7 @@ _TYPES_OF = {"topic": topic_type, "broker": broker_type}
 
 
 class Equality(Enum):
-    """When a pair of values counts as equal."""
+    """The rule by which a pair of values counts as equal."""
 
     SAME = "the texts are the same"
     AT_LEAST = "ZooKeeper's number is not below KRaft's"

@@ -135,9 +135,9 @@ def place(text: str) -> Path:
 
 
 def mapped(path: Path, *, changes: bool = False) -> mmap.mmap | bytes:
-    """The content of a file, decompressed if its name ends with ``.gz``. It is in memory only where it is looked at:
-    what is compressed, in a store, or changes, is first copied: into memory if it is small, else into a temporary file
-    without a name.
+    """The content of a file, decompressed if its name ends with ``.gz``. It is in memory only where it is looked at.
+    A file that is compressed, in a store, or changing is copied first: into memory if it is small, else into a
+    temporary file without a name.
 
     :param changes: the file may be cut meanwhile, which would kill a process that has mapped it.
     :raises OSError: it cannot be read.

@@ -126,7 +126,7 @@ class SendTakeoverRpcs:
 
 @value
 class Reconcile:
-    """Compare all of ZooKeeper with the image, and write what differs: `WorkProgressed`, `ReconcileDone`,
+    """Compare all of ZooKeeper with the image, and write the differences: `WorkProgressed`, `ReconcileDone`,
     `ReconcileHeld`, `ReconcileFailed`. The coordinator turns it into `CompareAll`. ``deletes_allowed``: the digest of
     the deletes that an operator has allowed, "" for none."""
 
@@ -136,7 +136,7 @@ class Reconcile:
 
 @value
 class Resume:
-    """Write what has changed since the mark, then every change, and compare all of ZooKeeper with the image beside it:
+    """Write the changes since the mark, then every change, and compare all of ZooKeeper with the image beside it:
     `WorkProgressed`, `ReconcileDone`, `ReconcileFailed`, `WriteBehindFailed`. The coordinator turns it into
     `CompareAll`."""
 

@@ -86,7 +86,7 @@ class PublicState(Enum):
 
 
 class PaceRule(Enum):
-    """When a state does its work again if no event comes, for states without a fixed time."""
+    """The rule for when a state without a fixed time repeats its work if no event comes."""
 
     BACK_OFF = "the wait doubles with each attempt, from 0.1 s to 10 s"
     AUDIT = "every migrator.audit.interval.ms"
@@ -106,7 +106,7 @@ class Properties:
     """The properties of a state."""
 
     sentence: str
-    """What the state does, for operators, when the event that led to it gives no better sentence."""
+    """The work of the state in words for operators, when the event that led to it gives no better sentence."""
     public: PublicState
     """The state that metrics, status and journal show, if the record in the log allows it (`public_state`)."""
     pace: int | PaceRule = PaceRule.BACK_OFF

@@ -43,7 +43,7 @@ Spellings = dict[str, tuple[str, ...]]
 """Names of znodes that configs have beside the canonical ones, by canonical name. Nearly always empty."""
 
 Report = Callable[[str, str], None]
-"""Called with path and reason of what cannot be written."""
+"""Called with the path of each znode that cannot be written, and the reason."""
 
 
 def ignore(_path: str, _reason: str) -> None:
@@ -56,7 +56,7 @@ class Target:
     :param passwords: encrypts passwords in configs. Without a secret these keys are not written.
     :param controller_epoch: the controller epoch in partition states. The ZooKeeper controller epoch of the claim is
         safe: a ZooKeeper controller refuses partitions whose epoch is above ``/controller_epoch`` (KAFKA-20488).
-    :param report: called with what ZooKeeper cannot hold.
+    :param report: called with each entity that ZooKeeper cannot hold.
     :param spellings: the spellings that the last comparison of ZooKeeper saw; a comparison updates them.
     :param behind: receives, by the name of a topic's entity, how many sets its partition states still need to reach
         their partition epochs, where these sets are to be made later. None: they are made at once.

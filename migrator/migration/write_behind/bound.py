@@ -25,7 +25,7 @@ class Admission(Enum):
 
 
 class WriteBound:
-    """One per process. Times are milliseconds of the caller's clock.
+    """Bounds the lag of ZooKeeper behind the log; one object per process. Times are milliseconds of the caller's clock.
 
     :param max_records: ``migrator.write.behind.max.records``.
     :param max_age_ms: ``migrator.write.behind.max.age.ms``.

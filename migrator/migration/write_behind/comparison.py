@@ -54,7 +54,7 @@ class TakeoverComparison:
 
 
 def differing(entities: Iterable[str], count: int = 0) -> str:
-    """The sentence that ZooKeeper differs from what its mark says."""
+    """The sentence which says that ZooKeeper does not hold the log up to its mark."""
     names = sorted(entities)
     count = count or len(names)
     named = ", ".join(names[:EXAMPLES]) + (", ..." if count > EXAMPLES else "")

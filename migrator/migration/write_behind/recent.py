@@ -13,7 +13,7 @@ from migrator.migration.write_behind.comparison import MAX_ENTITIES
 
 
 class RecentChanges:
-    """One per process.
+    """Remembers the entities that changed lately; one object per process.
 
     :param touched: returns the names of the entities that a change touches; None when some names are unknown.
     :param touched_at_most: returns an upper bound of their number.

@@ -79,7 +79,7 @@ EVERYTHING: Final = "all"
 
 
 class Audit:
-    """One per node.
+    """Writes the log of the authorizer; one object per node.
 
     :param settings: the file's place and size, and which allowed requests it gets.
     """

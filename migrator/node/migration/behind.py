@@ -69,7 +69,7 @@ class Debt:
         self._epoch, self._missing = epoch, _missing(coordinator)
 
     def leads_again(self) -> None:
-        """This node leads again, so it knows what ZooKeeper lacks."""
+        """Forget the earlier debt: this node leads again, so it knows the changes that ZooKeeper lacks."""
         self._missing = None
 
     def missing_when_deposed(self, *, other_leads: bool, latest_epoch: int) -> OperatorError | None:

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class MarkProofs:
-    """One per node.
+    """Finds proofs of the mark in ``/migration``; one object per node.
 
     :param ask: asks one voter what it says of itself; None when it does not answer.
     """

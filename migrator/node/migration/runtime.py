@@ -308,7 +308,7 @@ class MigrationRuntime:
                 self._standby.look(at_of(self._core.metadata.published) if self._migrated else None)
 
     async def close(self) -> None:
-        """Stop everything. What is written in ZooKeeper stays."""
+        """Stop everything. The changes in ZooKeeper stay."""
         await self._supervisor.close()
         await self.executor.close()
         await self._cluster.close()
@@ -338,7 +338,7 @@ class MigrationRuntime:
             self.executor.feed(ev.ZooKeeperConnected())
 
     def lost_leadership(self, epoch: int) -> None:
-        """The leadership is lost; what ZooKeeper lacks is remembered (`Debt`)."""
+        """The leadership is lost; this node remembers the changes that ZooKeeper lacks (`Debt`)."""
         if self._migrated and self._enabled:
             self._debt.led(epoch, self.executor.coordinator)
         self.executor.feed(ev.LostLeadership(epoch))

@@ -14,7 +14,7 @@ AHEAD_RECORDS = 100_000
 
 
 class Standby:
-    """One per node.
+    """Keeps a worker ready with the newest image; one object per node.
 
     :param directory: the directory that holds the segments of the log.
     """

@@ -362,7 +362,7 @@ def running_gate(public: PublicState, cluster: ClusterImage) -> tuple[Gate, ...]
 
 
 def _voters_gate(status: DriverStatus) -> tuple[Gate, ...]:
-    """The gate of the voters: what a finishing leader waits for, which is unknown before."""
+    """The gate of the voters. Only a leader that finishes knows for which voters it waits."""
     if status.state is not State.FINISHING:
         return ()
     why, remedy = status.situation.why, status.situation.remedy

@@ -82,7 +82,7 @@ def _nothing() -> None:
 
 
 class VoterChanges:
-    """One per node; refuses everything while this node does not lead.
+    """Adds, removes and updates voters one at a time; one object per node. It refuses while this node does not lead.
 
     :param change: appends a change between two decisions, see `ActiveController.change_voters`.
     :param append_no_ops: appends so many no-op records, unless this node is no longer active.
@@ -262,7 +262,7 @@ PERIOD_FACTOR = 3
 
 
 class OwnEntry:
-    """One per node: sends this voter's endpoints to the leader, while another node leads."""
+    """Sends this voter's endpoints to the leader, while another node leads; one object per node."""
 
     def __init__(
         self,

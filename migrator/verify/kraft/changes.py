@@ -45,7 +45,7 @@ class Batches:
 def changes_of(
     key: bytes, records: Iterable[tuple[int, bytes]], shared: SharedRecords, batches: Batches, intern: Interner
 ) -> Iterator[Change]:
-    """Yield the changes of one entity; a snapshot changes nothing, it is what was there before.
+    """Yield the changes of one entity; a snapshot makes no change: it is the state before the log.
 
     :param records: in the order of the log, each with its place.
     :raises InvariantViolation: as `fold.folded`.

@@ -44,7 +44,7 @@ class LogShare:
     kinds: frozenset[str]
 
     def rows(self) -> Iterator[Row]:
-        """The canonical rows at the end of what was read.
+        """The canonical rows at the end of the log that was read.
 
         :raises InvariantViolation: records contradict one another.
         """

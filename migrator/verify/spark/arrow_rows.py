@@ -21,7 +21,7 @@ SCHEMA = ", ".join(f"{column} string" for column in COLUMNS)
 ARROW_SCHEMA = pa.schema([(column, pa.string()) for column in COLUMNS])
 BATCH_ROWS = 20_000
 SHARE_BYTES = 128 * 1024 * 1024
-"""The bytes of files for one share. What a share keeps in memory takes several times as many."""
+"""The bytes of files for one share. In memory, a share takes several times as many."""
 SHARES_MAX = 64
 
 

@@ -100,7 +100,7 @@ def answered(
     no variable is put into SQL.
 
     :param sources: ``metadata`` is a directory; ZooKeeper's view exists if ZooKeeper is named.
-    :param begin: called with what is read next.
+    :param begin: called with the next work, in words.
     :raises OperatorError: a source cannot be read, or the operator's SQL is not a valid query, or reads more than
         the views.
     """

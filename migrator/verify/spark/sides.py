@@ -138,7 +138,7 @@ class FilesReader(_Reader):
         return divided(self._files(), self.shards, self._chroot())
 
     def reading(self, division: Division) -> Reading:
-        """What the tasks of a division read."""
+        """The bytes that the tasks of a division read."""
         files = self._files()
         return Reading.of([ranges_of(files, part) for part in division.parts], division.names)
 

@@ -80,7 +80,7 @@ def read_snapshot(path: Path, keep: Callable[[bytes], bool]) -> Iterator[Snapsho
 def whole_snapshot(
     path: Path, cursor: Cursor, keep: Callable[[bytes], bool], ended: Callable[[int], None] = lambda _: None
 ) -> Iterator[SnapshotNode]:
-    """As `read_snapshot`, from the start of its content: while a znode is yielded, ``cursor`` stands at its begin.
+    """Read like `read_snapshot`, from the start of its content. At each yield, ``cursor`` is at the znode's begin.
 
     :param ended: called with the position where the znodes end.
     """
@@ -246,7 +246,7 @@ def from_newest(files: DataFiles, read: Callable[[Path, Znodes], T], keep: Keep)
 
     :param read: puts znodes of a snapshot.
     :param keep: takes the znodes that the logs create.
-    :returns: what ``read`` gave, the znodes, and the last transaction that they contain.
+    :returns: the result of ``read``, the znodes, and the last transaction that they contain.
     :raises OperatorError: as `read_tree`.
     """
     damage: DamagedFileError | None = None
