@@ -2,8 +2,8 @@
 
 `migrator controller` and tests call `run_node`. An `AsyncExitStack` closes the parts in the opposite order of their
 start, also when the start fails half-way. The controller listens before its disk is loaded (ADR 45), but stands for no
-election until its disk and its peers show that it may. At the end ZooKeeper catches up first, then the leadership is
-handed over, then servers and files close.
+election until its disk shows that it may, and its peers, too, unless its log is empty and its migration flag is off. At
+the end ZooKeeper catches up first, then the leadership is handed over, then servers and files close.
 """
 
 from __future__ import annotations
