@@ -44,12 +44,15 @@ from migrator.zookeeper.logins import JaasEntry
 from migrator.zookeeper.ops import Applied, MultiOutcome, Op
 from migrator.zookeeper.session import SessionOptions, ZooKeeperSession
 from migrator.zookeeper.writer import ConditionalWriter, split_ops
+from migrator.zookeeper.znodes import paths
+from migrator.zookeeper.znodes.cluster_id import decode_cluster_id
 from migrator.zookeeper.znodes.passwords import PasswordEncoder
 
 USER, SECTION = "rehearsal", "Client"
 SECRET_BYTES = 32
 HEAP_MEGABYTES, BYTES_A_PARTITION = 512, 4_096
 MULTIS_IN_FLIGHT = 8
+COMPARE = "compare with the cluster's ZooKeeper"
 NOT_COMPARED = RehearsalCheck(Outcome.NOT_CHECKED, "it was not asked for")
 
 
@@ -80,9 +83,9 @@ class OwnZooKeeper:
 
 @dataclass
 class WayBackReport:
-    """Filled while the rehearsal runs. ``obstacles``: the gates of a reopening that the log alone shuts. ``dropped``:
-    paths that ZooKeeper cannot hold, with the reason. ``operations`` wrote everything. ``away``: why the cluster's
-    ZooKeeper was not looked at. ``phases``: seconds by name. ``forecast``: by name."""
+    """Filled while the rehearsal runs. ``obstacles``: the gates of a reopening that the log alone shuts, or a ZooKeeper
+    of another cluster. ``dropped``: paths that ZooKeeper cannot hold, with the reason. ``operations`` wrote everything.
+    ``away``: why the cluster's ZooKeeper was not looked at. ``phases``: seconds by name. ``forecast``: by name."""
 
     cluster_id: str
     offset: int
@@ -149,8 +152,10 @@ def rehearse_way_back(request: WayBackRequest, progress: Callable[[str], None]) 
     report = WayBackReport(identity.cluster_id if identity else "", image.provenance.offset, counts_of(image))
     report.obstacles = tuple(gate for gate in gates_of_log(image) if not gate.open)
     if request.own is not None:
-        with phase("compare with the cluster's ZooKeeper"):
+        with phase(COMPARE):
             _look(request.own, request, image, report)
+        if report.own is None:
+            del report.phases[COMPARE]
     with tempfile.TemporaryDirectory(prefix="migrator-way-back-") as scratch:
         place = Path(scratch)
         with _throw_away(place, report.counts["partitions"], request.jute_maxbuffer) as (server, options):
@@ -170,7 +175,7 @@ def rehearse_way_back(request: WayBackRequest, progress: Callable[[str], None]) 
     writing = report.phases["write everything"]
     times = WayBackTimes(
         writing / max(report.operations, 1),
-        report.phases.get("compare with the cluster's ZooKeeper"),
+        report.phases.get(COMPARE),
         report.phases["release"],
     )
     own = report.own or OwnZooKeeper(0, report.operations, 0)
@@ -246,6 +251,13 @@ def _look(own: SessionOptions, request: WayBackRequest, image: MetadataImage, re
     """Count what a reopening would write to the cluster's ZooKeeper, and write nothing."""
     try:
         with ZooKeeperSession(own) as session:
+            (znode,) = BulkReader(session).read([paths.CLUSTER_ID])
+            found = report.cluster_id if znode is None else decode_cluster_id(znode.path, znode.data)
+            if report.cluster_id not in {found, ""}:
+                report.away = f"{paths.CLUSTER_ID} is {found}, and the log is of cluster {report.cluster_id}"
+                remedy = "Correct zookeeper.connect, or --zookeeper"
+                report.obstacles += (Gate("zookeeper", open=False, what=report.away, remedy=remedy),)
+                return
             epoch = read_view(BulkReader(session).read).epoch or 0
             behind = dict[str, int]()
             target = Target(image, passwords=request.passwords, controller_epoch=epoch, behind=behind)

@@ -78,7 +78,12 @@ async def test_what_a_reopening_would_write_is_counted_and_the_copy_is_equal(
         "without a controller",
     }
     assert everything(client) == before
+    client.set("/cluster/id", b'{"version":"1","id":"of-another-cluster"}')
     disconnect(client)
+    foreign = command("rehearse", "--way-back", "-c", str(file), "--json", "--no-spark")
+    assert foreign.returncode == ExitCode.DIFFERENT, foreign.stderr + foreign.stdout
+    (obstacle,) = json.loads(foreign.stdout)["obstacles"]
+    assert obstacle["what"] == f"/cluster/id is of-another-cluster, and the log is of cluster {CLUSTER_ID}"
 
 
 async def test_what_zookeeper_mode_does_not_have_is_named(tmp_path: Path) -> None:
@@ -98,6 +103,7 @@ async def test_what_zookeeper_mode_does_not_have_is_named(tmp_path: Path) -> Non
     assert "obstacle configs: configs of groups and of client metrics" in said
     assert "dropped /kafka-acl/Group/a/b" in said
     assert "The cluster's ZooKeeper was not read" in said
+    assert "compare with the cluster's ZooKeeper, seconds" not in said, "the wait would be in the forecast"
     assert "Verdict: blocked" in said
 
 

@@ -17,6 +17,7 @@ from migrator.zookeeper.znodes import paths
 REPORT_SECONDS = 0.25
 """The least seconds between two reports of a worker."""
 _TOPIC_PREFIX = f"{paths.TOPICS}/"
+_TOPIC_DEPTH = _TOPIC_PREFIX.count("/")
 
 
 class WorkPhase(Enum):
@@ -116,7 +117,7 @@ class MeteredSource:
 
 
 def _is_topic(path: str) -> bool:
-    return not path.endswith("/state") and path.startswith(_TOPIC_PREFIX) and path.find("/", len(_TOPIC_PREFIX)) < 0
+    return path.count("/") == _TOPIC_DEPTH and path.startswith(_TOPIC_PREFIX)
 
 
 @value

@@ -125,12 +125,13 @@ def test_who_does_nothing_says_nothing_and_who_does_much_says_it_now_and_then(ev
 
 def test_a_source_counts_topics_and_takes_every_answer_for_a_sign_of_life() -> None:
     model, heard = ModelZooKeeper(), list[Working]()
-    model.load({paths.topic("a"): b"{}", paths.topic("b"): b"{}", paths.partition_state("a", 0): b"{}"})
+    topics = paths.topic("a"), paths.topic("state")
+    model.load(dict.fromkeys((*topics, paths.partition_state("a", 0)), b"{}"))
     clock = iter(range(1000))
     meter = Meter(heard.append, lambda: float(next(clock)), 0)
     source = MeteredSource(model, meter)
     meter.begin(WorkPhase.COMPARE)
-    assert list(source.children([paths.TOPICS])) == [("a", "b")]
-    wanted = [paths.topic("a"), paths.partition_state("a", 0), paths.topic("b"), paths.topic("missing")]
+    assert list(source.children([paths.TOPICS])) == [("a", "state")]
+    wanted = [topics[0], paths.partition_state("a", 0), topics[1], paths.topic("missing")]
     assert [znode is not None for znode in source.read(wanted)] == [True, True, True, False]
     assert [(working.done, working.of) for working in heard] == [(0, 0), (0, 2), (1, 2), (1, 2), (2, 2), (2, 2)]
