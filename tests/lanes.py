@@ -22,7 +22,7 @@ from xdist.scheduler import LoadFileScheduling
 
 TEST, TEST_ALL, TEST_LONG = LANES = ("test", "test-all", "test-long")
 CI = ".ci/run"
-MINUTES = {TEST: 8, TEST_ALL: 42, CI: 46}
+MINUTES = {TEST: 8, TEST_ALL: 42, CI: 54}
 """That the longest of the latest runs took on two cores; `make test-all` runs `TEST`, too. Pages and help quote it:
 ``python -m tests.quotes`` writes the numbers there."""
 LIMITS = {TEST: 360, TEST_ALL: 2400, CI: 3000}
