@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -21,10 +20,16 @@ from migrator.node.status_source import NodeStatusSource
 from migrator.observe.loop_health import LoopWork, TurnGauge
 from migrator.raft.messages import FetchResponse, RaftResponse
 from migrator.records import batch
-from migrator.records.batch import BATCH_BYTES_MAX, BatchHeader, build_batch, iter_headers
+from migrator.records.batch import BATCH_BYTES_MAX, build_batch, iter_headers
 from migrator.records.codec import encode, encode_all
 from migrator.records.errors import CorruptRecordsError
-from migrator.records.metadata import ConfigRecord, ConfigResourceType, FeatureLevelRecord, NoOpRecord
+from migrator.records.metadata import (
+    ConfigRecord,
+    ConfigResourceType,
+    FeatureLevelRecord,
+    MetadataRecord,
+    NoOpRecord,
+)
 from migrator.records.versions import FEATURE_NAME, parse_version
 from migrator.turns import TURN_BYTES, TURN_RECORDS
 from tests.node.support.cluster import FOLLOWS, Cluster, until
@@ -185,13 +190,13 @@ async def test_a_voter_that_keeps_up_decodes_each_record_once(tmp_path: Path, mo
     await quorum.cluster.agree(leader.storage.log.end_offset() - 1)
     leader = await quorum.cluster.leader()
     decoded: Counter[int] = Counter()
-    walk = batch._walk
+    decode = batch.Batch._decoded
 
-    def counted(buffer: bytes, header: BatchHeader) -> Iterator[Any]:
-        decoded[header.base_offset] += 1
-        return walk(buffer, header)
+    def counted(self: batch.Batch) -> Iterator[tuple[MetadataRecord, int, int]]:
+        decoded[self.header.base_offset] += 1
+        return decode(self)
 
-    monkeypatch.setattr(batch, "_walk", counted)
+    monkeypatch.setattr(batch.Batch, "_decoded", counted)
     offsets = [await leader.controller.append(leader.quorum.epoch, [NoOpRecord()]) for _ in range(5)]
     await quorum.cluster.agree(offsets[-1])
     assert away.metadata.end_offset == offsets[-1] + 1

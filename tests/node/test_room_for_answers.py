@@ -112,13 +112,17 @@ async def test_a_part_of_a_snapshot_is_read_only_once_there_is_room(
 async def test_a_fetch_that_waits_for_news_holds_nothing_and_then_what_there_is(tmp_path: Path) -> None:
     async with running(tmp_path, 1) as cluster:
         node = await cluster.leader()
-        book = book_with_answers(READ_BYTES_MAX)
-        room = answers_of(book)
-        end = node.storage.log.end_offset()
-        task = asyncio.create_task(asked(node, Asked(book), fetch(node, end, max_wait_ms=2**31 - 1)))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert (task.done(), room.held, room.is_contested) == (False, 0, False)
+        while True:
+            book = book_with_answers(READ_BYTES_MAX)
+            room = answers_of(book)
+            end = node.storage.log.end_offset()
+            task = asyncio.create_task(asked(node, Asked(book), fetch(node, end, max_wait_ms=2**31 - 1)))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            if not task.done():
+                break
+            await task  # a record of the leader's own came meanwhile
+        assert (room.held, room.is_contested) == (0, False)
         await write(node, "key", TEXT)
         response = await task
         assert isinstance(response, FetchResponse)
