@@ -29,6 +29,10 @@ class Estimate:
     seconds: float
     error: float
 
+    def to_json(self) -> dict[str, float]:
+        """Both, in hundredths of a second."""
+        return {"seconds": round(self.seconds, 2), "error": round(self.error, 2)}
+
 
 @value
 class Forecast:

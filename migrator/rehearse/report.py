@@ -13,7 +13,7 @@ from enum import Enum
 from migrator.errors import ExitCode
 from migrator.image.model import MetadataImage
 from migrator.migration.machine.readiness import Gap
-from migrator.rehearse.forecast import Estimate, Forecast
+from migrator.rehearse.forecast import Forecast
 from migrator.values import fields_of, value
 from migrator.verify.verdict import Verdict
 
@@ -45,6 +45,10 @@ class RehearsalCheck:
 
     outcome: Outcome
     detail: str
+
+    def to_json(self) -> dict[str, str]:
+        """The fields in the form that `--json` prints."""
+        return {"outcome": self.outcome.value, "detail": self.detail}
 
 
 NOTHING_COPIED = RehearsalCheck(Outcome.NOT_CHECKED, "nothing was copied")
@@ -114,8 +118,8 @@ class RehearsalReport:
             "blockers_in_all": self.blockers_in_all,
             "warnings": [_gap(gap) for gap in self.warnings],
             "first_reconcile": self.first_reconcile and fields_of(self.first_reconcile),
-            "kafka": {**fields_of(self.kafka), "outcome": self.kafka.outcome.value},
-            "verified": {**fields_of(self.verified), "outcome": self.verified.outcome.value},
+            "kafka": self.kafka.to_json(),
+            "verified": self.verified.to_json(),
             "forecast": None if self.forecast is None else _forecast(self.forecast),
             "others_share": round(self.others_share, 2),
             "peak_memory_bytes": self.peak_memory_bytes,
@@ -167,11 +171,7 @@ def _gap(gap: Gap) -> dict[str, str]:
 
 def _forecast(forecast: Forecast) -> dict[str, dict[str, float] | None]:
     return {
-        "copy": _estimate(forecast.copy),
-        "dual_write": _estimate(forecast.dual_write),
-        "roll": None if forecast.roll is None else _estimate(forecast.roll),
+        "copy": forecast.copy.to_json(),
+        "dual_write": forecast.dual_write.to_json(),
+        "roll": None if forecast.roll is None else forecast.roll.to_json(),
     }
-
-
-def _estimate(estimate: Estimate) -> dict[str, float]:
-    return {"seconds": round(estimate.seconds, 2), "error": round(estimate.error, 2)}

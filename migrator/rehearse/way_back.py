@@ -34,7 +34,7 @@ from migrator.parts.zookeeper import EmbeddedZooKeeper, ZooKeeperOptions, ZooKee
 from migrator.records.metadata import ZkMigrationState
 from migrator.rehearse.forecast import Estimate, WayBackTimes, forecast_way_back
 from migrator.rehearse.report import Outcome, RehearsalCheck, counts_of, exit_code_of, judged, worst_of
-from migrator.values import value
+from migrator.values import fields_of, value
 from migrator.verify.kraft.files import end_of_log, read_image
 from migrator.verify.verdict import VerifyRequest
 from migrator.zookeeper.bulk import BulkReader
@@ -118,16 +118,11 @@ class WayBackReport:
             "obstacles": [{"gate": gate.name, "what": gate.what, "remedy": gate.remedy} for gate in self.obstacles],
             "dropped": self.dropped,
             "operations": self.operations,
-            "own_zookeeper": None
-            if self.own is None
-            else {"entities": self.own.entities, "operations": self.own.operations, "sets": self.own.sets},
+            "own_zookeeper": self.own and fields_of(self.own),
             "own_zookeeper_away": "" if self.own else self.away,
-            "verified": {"outcome": self.verified.outcome.value, "detail": self.verified.detail},
+            "verified": self.verified.to_json(),
             "seconds": {name: round(seconds, 2) for name, seconds in self.phases.items()},
-            "forecast": {
-                name: {"seconds": round(each.seconds, 2), "error": round(each.error, 2)}
-                for name, each in self.forecast.items()
-            },
+            "forecast": {name: each.to_json() for name, each in self.forecast.items()},
         }
 
 
